@@ -17,6 +17,7 @@ class AttentionShape final : public Probe {
         const RowStatistics& s = e.stats;
         heads_.resize(std::size_t(s.heads));
         tokens_ = e.block.tokens();
+        rounding_ = Rounding(e.block.p.type(), settings_.map_rounding);
         sums_.add(e);
         for (Index k = 0; k < s.heads; ++k) {
             HeadShape& head = heads_[std::size_t(k)];
@@ -45,7 +46,11 @@ class AttentionShape final : public Probe {
     Value entropy(std::size_t k) const {
         if (heads_[k].signed_entries) return undefined("an entry of P is negative");
         if (!sums_.stochastic(Index(k))) return undefined(sums_.why_not(Index(k)));
-        return heads_[k].entropy.value(tokens_);
+        const Value value = heads_[k].entropy.value(tokens_);
+        // Of 1 in each row.
+        return value.value && rounding_.hides(Wide(*value.value) * *value.value, 1)
+                   ? rounding_.undefined()
+                   : value;
     }
 
     /// Sum of the negative entries' modulus / sum of all moduli.
@@ -59,6 +64,7 @@ class AttentionShape final : public Probe {
     std::vector<HeadShape> heads_;
     RowSums sums_;
     Index tokens_ = 0;
+    Rounding rounding_{Type::f64, 0};
 };
 
 constexpr Metric attention_shape_metrics[] = {
@@ -66,7 +72,7 @@ constexpr Metric attention_shape_metrics[] = {
      .symbol = "entropy of a row",
      .definition = "mean entropy of a row",
      .range = "[0, ln n]",
-     .undefined = "an entry is negative, or rows do not sum to 1",
+     .undefined = "an entry is negative, rows do not sum to 1, or below the rounding of P",
      .core = true,
      .show = Show::everywhere,
      .unit = "nats"},

@@ -12,10 +12,23 @@ Value ratio(Wide numerator, Wide denominator, const char* why_not) {
     return denominator == 0 ? undefined(why_not) : narrow(numerator / denominator);
 }
 
-/// r = t_div(X) / t_div(Y), X the state before and Y the one after.
-Value diversity_ratio(const StateMoments& x, const StateMoments& y) {
+/// Whether rounding alone can make this part of X or of Y, the states before and after the step.
+bool hides(const Rounding& errors, Wide StateMoments::*part, const StateMoments& x,
+           const StateMoments& y) {
+    return errors.hides(x.*part, x.squared) || errors.hides(y.*part, y.squared);
+}
+
+/// |Pi Y|_F^2 / |Pi X|_F^2.
+Value change(const Rounding& errors, Wide StateMoments::*part, const StateMoments& x,
+             const StateMoments& y, const char* why_not) {
+    return hides(errors, part, x, y) ? errors.undefined() : ratio(y.*part, x.*part, why_not);
+}
+
+/// r = t_div(X) / t_div(Y).
+Value diversity_ratio(const Rounding& errors, const StateMoments& x, const StateMoments& y) {
     if (x.squared == 0) return undefined("X = 0");
     if (y.squared == 0) return undefined("Y = 0");
+    if (hides(errors, &StateMoments::centred, x, y)) return errors.undefined();
     return ratio(x.centred / x.squared, y.centred / y.squared, "t_div(Y) = 0");
 }
 
@@ -31,15 +44,16 @@ class Escalation final : public Probe {
         const auto emit = [&](std::string_view metric, const Value& value) {
             if (settings_.wants(metric)) out.scalar(at, metric, value);
         };
+        const Rounding errors(e.x.type(), settings_.state_rounding);
         if (!e.pred.empty()) {
             const auto x = states_.find(e.pred);
             check(x != states_.end(), "a state comes after the one that it is measured from");
-            emit_step(x->second, y, emit);
+            emit_step(errors, x->second, y, emit);
         }
         if (e.stage == "out") {
             const auto x = states_.find("in");
             emit("r_layer", x == states_.end() ? undefined("the layer's input is missing")
-                                               : diversity_ratio(x->second, y));
+                                               : diversity_ratio(errors, x->second, y));
         }
         states_.insert_or_assign(std::string(e.stage), y);
     }
@@ -48,15 +62,16 @@ class Escalation final : public Probe {
 
   private:
     template <class Emit>
-    static void emit_step(const StateMoments& x, const StateMoments& y, const Emit& emit) {
-        const Value xi1 = ratio(y.mean_part, x.mean_part, "Pi1 X = 0");
-        const Value xi2 = ratio(y.centred, x.centred, "Pi2 X = 0");
+    static void emit_step(const Rounding& errors, const StateMoments& x, const StateMoments& y,
+                          const Emit& emit) {
+        const Value xi1 = change(errors, &StateMoments::mean_part, x, y, "Pi1 X = 0");
+        const Value xi2 = change(errors, &StateMoments::centred, x, y, "Pi2 X = 0");
         emit("xi1", xi1);
         emit("xi2", xi2);
         emit("xi_ratio", !xi1.value   ? xi1
                          : !xi2.value ? xi2
                                       : ratio(*xi1.value, *xi2.value, "xi2 = 0"));
-        emit("r", diversity_ratio(x, y));
+        emit("r", diversity_ratio(errors, x, y));
     }
 
     ProbeSettings settings_;
@@ -70,7 +85,7 @@ constexpr Metric escalation_metrics[] = {
      .definition = "|Pi1 Y|_F^2 / |Pi1 X|_F^2, Y this stage, X the previous one",
      .source = "[TSE] (7)",
      .range = ">= 0",
-     .undefined = "the denominator is 0",
+     .undefined = "the denominator is 0, or a part is below the rounding of its state",
      .of = Of::step,
      .core = true},
     {.name = "xi2",
@@ -78,7 +93,7 @@ constexpr Metric escalation_metrics[] = {
      .definition = "|Pi2 Y|_F^2 / |Pi2 X|_F^2, Y this stage, X the previous one",
      .source = "[TSE] (7)",
      .range = ">= 0",
-     .undefined = "the denominator is 0",
+     .undefined = "as xi1",
      .of = Of::step,
      .core = true},
     {.name = metric::xi_ratio,
@@ -97,7 +112,7 @@ constexpr Metric escalation_metrics[] = {
                    "t_sim(X) = 1 it is 0, with t_sim(X) or t_sim(Y) = 0 the value of the formula",
      .source = "[TSE] (5)",
      .range = ">= 0",
-     .undefined = "X = 0, Y = 0 or t_div(Y) = 0",
+     .undefined = "X = 0, Y = 0, t_div(Y) = 0, or t_div(X) or t_div(Y) below the rounding",
      .of = Of::step,
      .core = true,
      .show = Show::page},

@@ -149,7 +149,10 @@ class Mixing final : public Probe {
   public:
     explicit Mixing(const ProbeSettings& settings) : settings_(settings) {}
 
-    void on_attention_rows(const AttentionRows& e, Sink&) override { sums_.add(e); }
+    void on_attention_rows(const AttentionRows& e, Sink&) override {
+        sums_.add(e);
+        squares_.add(e);
+    }
 
     void on_attention(const Attention& e, Sink& out) override {
         const char* why_not = e.channels           ? over_channels
@@ -161,32 +164,56 @@ class Mixing final : public Probe {
                                   {"omega", "mu1", "mu2", "est_mu"}, why_not);
         const StateMoments x = state_moments(e.input);
         const std::vector<MeanRow> mean = mean_rows(e, sums_);
-        if (settings_.wants("omega"))
-            emit_heads(out, settings_, e.layer, "omega", omegas(mean, x, sums_));
+        const Rounding errors(e.input.type(), settings_.state_rounding);
+        emit_omegas(e, mean, x, errors, out);
         emit_each(out, settings_, e.layer, "mu1", e.op.heads(), [&](std::size_t k) {
-            return root_ratio(mean[k].whole, x.mean_part, "Pi1 X = 0");
+            return errors.hides(x.mean_part, x.squared)
+                       ? errors.undefined()
+                       : root_ratio(mean[k].whole, x.mean_part, "Pi1 X = 0");
         });
         if (!settings_.wants("mu2") && !settings_.wants("est_mu")) return;
         const std::vector<Wide> centred = centred_products(e, sums_);
-        emit_each(out, settings_, e.layer, "mu2", e.op.heads(),
-                  [&](std::size_t k) { return root_ratio(centred[k], x.centred, "Pi2 X = 0"); });
+        emit_each(out, settings_, e.layer, "mu2", e.op.heads(), [&](std::size_t k) {
+            // P X has the errors of P, too, relative to |P| |Pi2 X|.
+            const bool hidden = errors.hides(x.centred, x.squared) ||
+                                errors.hides(centred[k], squares_.of(k) * x.centred);
+            return hidden ? errors.undefined() : root_ratio(centred[k], x.centred, "Pi2 X = 0");
+        });
         if (!e.residual.defined())
             return emit_undefined(out, settings_, e.layer, e.op.heads(), {"est_mu"}, no_residual);
         if (settings_.wants("est_mu")) emit_estimate(e, mean, centred, out);
     }
 
-    void finish_layer(Index, Sink&) override { sums_.reset(); }
+    void finish_layer(Index, Sink&) override {
+        sums_.reset();
+        squares_ = {};
+    }
 
   private:
+    void emit_omegas(const Attention& e, const std::vector<MeanRow>& mean, const StateMoments& x,
+                     const Rounding& errors, Sink& out) const {
+        if (!settings_.wants("omega")) return;
+        std::vector<Value> values = omegas(mean, x, sums_);
+        for (std::size_t k = 0; k < values.size(); ++k)
+            if (values[k].value &&
+                (errors.hides(x.mean_part, x.squared) || errors.hides(mean[k].across, x.squared)))
+                values[k] = errors.undefined();
+        emit_heads(out, settings_, e.layer, "omega", values);
+    }
+
     /// (1 + a2 m1) / (1 + a2 m2) - 1, m_i = |Pi_i P X|_F^2 / |Pi_i R|_F^2; the layer's from the
     /// heads' means of m_i.
     void emit_estimate(const Attention& e, const std::vector<MeanRow>& mean,
                        const std::vector<Wide>& centred, Sink& out) const {
         const StateMoments r = state_moments(e.residual);
-        const bool defined = r.mean_part > 0 && r.centred > 0 && !e.why_no_estimate;
-        const Value why_not = undefined(e.why_no_estimate ? e.why_no_estimate
-                                        : r.mean_part > 0 ? "Pi2 R = 0"
-                                                          : "Pi1 R = 0");
+        const Rounding errors(e.residual.type(), settings_.state_rounding);
+        const bool hidden =
+            errors.hides(r.mean_part, r.squared) || errors.hides(r.centred, r.squared);
+        const bool defined = r.mean_part > 0 && r.centred > 0 && !hidden && !e.why_no_estimate;
+        const Value why_not = e.why_no_estimate    ? undefined(e.why_no_estimate)
+                              : !(r.mean_part > 0) ? undefined("Pi1 R = 0")
+                              : !(r.centred > 0)   ? undefined("Pi2 R = 0")
+                                                   : errors.undefined();
         const auto estimate = [&](Wide whole, Wide outside) {
             const Wide m1 = whole / r.mean_part, m2 = outside / r.centred;
             return narrow((m1 - m2) / (1 / Wide(e.a2) + m2));
@@ -204,6 +231,7 @@ class Mixing final : public Probe {
 
     ProbeSettings settings_;
     RowSums sums_;
+    Squares squares_;
 };
 
 constexpr Metric mixing_metrics[] = {
@@ -212,14 +240,18 @@ constexpr Metric mixing_metrics[] = {
      .definition = "|e^T P Pi2 X| / |e^T X|",
      .source = "[TSE] (12)",
      .range = ">= 0",
-     .undefined = "e^T X = 0, rows do not sum to 1, P is over channels or has keys of a memory",
+     .undefined =
+         "e^T X = 0, below the rounding of X, rows do not sum to 1, P is over channels or has "
+         "keys of a memory",
      .show = Show::page},
     {.name = "mu1",
      .symbol = "μ₁",
      .definition = "|Pi1 P X|_F / |Pi1 X|_F",
      .source = "[TSE] (10)",
      .range = ">= 0",
-     .undefined = "the denominator is 0, P is over channels or has keys of a memory"},
+     .undefined =
+         "the denominator is 0 or below the rounding of X, P is over channels or has keys of "
+         "a memory"},
     {.name = "mu2",
      .symbol = "μ₂",
      .definition = "|Pi2 P X|_F / |Pi2 X|_F",
@@ -231,8 +263,9 @@ constexpr Metric mixing_metrics[] = {
      .definition = "(1 + a2 m1) / (1 + a2 m2) - 1, m_i = |Pi_i P X|_F^2 / |Pi_i R|_F^2: "
                    "E[xi1]/E[xi2] - 1, exact for random W, post-norm and pre-norm",
      .range = ">= -1",
-     .undefined = "P V is normalised or gated, V is latent, a denominator is 0, P is over channels "
-                  "or has keys of a memory"}};
+     .undefined =
+         "P V is normalised or gated, V is latent, a denominator is 0 or below the rounding "
+         "of R, P is over channels or has keys of a memory"}};
 
 }  // namespace
 

@@ -127,9 +127,19 @@ class ProjectionJacobians final : public Probe {
 
     void emit(const Attention& e, std::string_view metric, const std::string& why_not,
               std::vector<Value> (*norms)(const Attention&, double), Sink& out) const {
-        const std::vector<Value> heads =
-            why_not.empty() ? norms(e, settings_.largest_work)
-                            : std::vector<Value>(std::size_t(e.op.heads()), undefined(why_not));
+        const auto all = [&](const Value& value) {
+            return std::vector<Value>(std::size_t(e.op.heads()), value);
+        };
+        std::vector<Value> heads;
+        if (!why_not.empty()) {
+            heads = all(undefined(why_not));
+        } else {
+            // Both are of differences of tokens.
+            const StateMoments x = state_moments(e.input);
+            const Rounding errors(e.input.type(), settings_.state_rounding);
+            heads = errors.hides(x.centred, x.squared) ? all(errors.undefined())
+                                                       : norms(e, settings_.largest_work);
+        }
         emit_heads(out, settings_, e.layer, metric, heads);
     }
 

@@ -14,7 +14,7 @@ Value mean_cosine(const StateMoments& m) {
     if (m.n < 2) return undefined("fewer than two rows");
     if (m.zero_row) return undefined("zero row");
     const double n = double(m.n);
-    return (m.unit_sum - n) / (n * (n - 1));
+    return std::clamp((m.unit_sum - n) / (n * (n - 1)), -1 / (n - 1), 1.0);
 }
 
 /// Up to this side a Gram matrix is formed: on a device its products are fewer kernels, on the host
@@ -91,10 +91,18 @@ class Similarity final : public Probe {
         const auto emit = [&](std::string_view metric, auto value) {
             if (settings_.wants(metric)) out.scalar(place(e), metric, value());
         };
+        const Rounding errors(e.x.type(), settings_.state_rounding);
         const auto share = [&](Wide part) {
-            return m.squared == 0 ? undefined("X = 0") : narrow(part / m.squared);
+            if (m.squared == 0) return undefined("X = 0");
+            if (errors.hides(part, m.squared)) return errors.undefined();
+            return narrow(std::min<Wide>(part / m.squared, 1));
         };
-        emit("t_sim", [&] { return share(m.mean_part); });
+        // To rounding, nothing in common is 0; what t_div loses there are its orders of magnitude.
+        emit("t_sim", [&] {
+            Value value = share(m.mean_part);
+            if (errors.hides(m.mean_part, m.squared)) value.value = 0;
+            return value;
+        });
         emit("t_div", [&] { return share(m.centred); });
         emit("t_cos", [&] { return mean_cosine(m); });
         emit("fro", [&] { return narrow(std::sqrt(m.squared)); });
@@ -124,8 +132,9 @@ class Similarity final : public Probe {
         if (settings_.diagnostics)
             settings_.diagnostics->entries.push_back({place(e), "stable_rank", norm});
         const Wide squared = std::ldexp(m.squared, -2 * exponent);  // of x
-        return transform(to_value(norm),
-                         [&](double s) { return double(squared / (gram ? s : Wide(s) * s)); });
+        return transform(to_value(norm), [&](double s) {
+            return std::max(1.0, double(squared / (gram ? s : Wide(s) * s)));
+        });
     }
 
     ProbeSettings settings_;
@@ -148,7 +157,7 @@ constexpr Metric similarity_metrics[] = {
                    "for nearly equal tokens",
      .source = "[TSE] Def. 1.1",
      .range = "[0, 1]",
-     .undefined = "X = 0",
+     .undefined = "X = 0, or below the rounding of X",
      .of = Of::state,
      .stage = "out",
      .core = true,

@@ -56,6 +56,8 @@ class Spectrum final : public Probe {
         sums_.add(e);
         const RowStatistics& s = e.stats;
         diagonals_.resize(std::size_t(s.heads));
+        squares_.add(e);
+        rounding_ = Rounding(e.block.p.type(), settings_.map_rounding);
         for (Index k = 0; k < s.heads; ++k) {
             const auto seen =
                 std::span(s.diagonal).subspan(std::size_t(k * s.rows), std::size_t(s.rows));
@@ -87,6 +89,7 @@ class Spectrum final : public Probe {
     void finish_layer(Index, Sink&) override {
         sums_.reset();
         diagonals_.clear();
+        squares_ = {};
     }
 
   private:
@@ -109,6 +112,12 @@ class Spectrum final : public Probe {
             values.push_back(to_value(estimate));
         }
         return values;
+    }
+
+    /// `value`, or that the rounding of a P of that squared norm may be all of it.
+    Value above_rounding(const Value& value, Wide whole) const {
+        const std::optional<double>& size = value.value ? value.value : value.high;
+        return size && rounding_.hides(Wide(*size) * *size, whole) ? rounding_.undefined() : value;
     }
 
     void record(const Estimate& estimate, const Place& at, std::string_view metric) const {
@@ -151,8 +160,11 @@ class Spectrum final : public Probe {
         const auto gap = [](double m) { return 1 - m; };
         const auto squared_gap = [](double m) { return (1 - m) * (1 + m); };
         const auto est2 = [&](double m) { return estimate(1, m * m, e.a2); };
-        emit_each(out, settings_, e.layer, "lambda2_abs", h,
-                  [&](std::size_t k) { return modulus[k]; });
+        // The eigenvalues of a causal P are its entries, whose errors are relative to themselves.
+        const bool entries = e.op.structure().causal;
+        emit_each(out, settings_, e.layer, "lambda2_abs", h, [&](std::size_t k) {
+            return entries ? modulus[k] : above_rounding(modulus[k], squares_.of(k));
+        });
         emit_each(out, settings_, e.layer, "spectral_gap", h,
                   [&](std::size_t k) { return of_stochastic(k, squared_gap); });
         emit_each(out, settings_, e.layer, "gap", h,
@@ -217,7 +229,8 @@ class Spectrum final : public Probe {
         const std::vector<Value> delta = values_of(
             both ? both->norm : centred_norm(e.op, e.memory, settings_.accuracy, settings_.route),
             e.layer, "delta");
-        if (settings_.wants("delta")) emit_heads(out, settings_, e.layer, "delta", delta);
+        emit_each(out, settings_, e.layer, "delta", e.op.heads(),
+                  [&](std::size_t k) { return above_rounding(delta[k], squares_.of(k)); });
         if (!settings_.wants("est1")) return;
         if (why_no_est1) return emit_no_est1(e, out, why_no_est1);
 
@@ -254,7 +267,7 @@ class Spectrum final : public Probe {
             if (!sums_.stochastic(Index(k))) return undefined(sums_.why_not(Index(k)));
             if (!found[k].estimate) return undefined(found[k].why_not);
             record(*found[k].estimate, attention_place(e.layer, Index(k)), "delta_pi");
-            return to_value(*found[k].estimate);
+            return above_rounding(to_value(*found[k].estimate), 1);
         });
     }
 
@@ -264,13 +277,15 @@ class Spectrum final : public Probe {
             found = coefficients(e);
         emit_each(out, settings_, e.layer, "dobrushin", e.op.heads(), [&](std::size_t k) {
             return found.empty() ? undefined("more than 2048 tokens and not requested by name")
-                                 : Value(found[k]);
+                                 : above_rounding(found[k], squares_.of(k));
         });
     }
 
     ProbeSettings settings_;
     RowSums sums_;
     std::vector<std::vector<double>> diagonals_;  ///< of the rows seen, of each head
+    Squares squares_;
+    Rounding rounding_{Type::f64, 0};
 };
 
 constexpr double spectrum_seconds = 6e-8;  ///< seconds of one core for an entry of P
@@ -281,7 +296,7 @@ constexpr Metric spectrum_metrics[] = {
      .definition = "|lambda_2(P)|",
      .source = "[TSE] Cor. 2.7",
      .range = ">= 0",
-     .undefined = "n < 2, or P has keys of a memory",
+     .undefined = "n < 2, below the rounding of P, or P has keys of a memory",
      .core = true,
      .show = Show::everywhere,
      .seconds = spectrum_seconds},
@@ -312,7 +327,7 @@ constexpr Metric spectrum_metrics[] = {
      .definition = "|Pi2 P|_2",
      .source = "[TSE] (12)",
      .range = ">= 0",
-     .undefined = "never",
+     .undefined = "below the rounding of P",
      .core = true,
      .show = Show::everywhere,
      .seconds = spectrum_seconds},
@@ -337,14 +352,16 @@ constexpr Metric spectrum_metrics[] = {
      .definition =
          "|P - 1 pi^T| in l2(pi), pi the stationary vector; at most 1 where delta exceeds it",
      .range = "[0, 1]",
-     .undefined = "pi is not unique or not positive (causal: pi = e_1), or P has keys of a memory",
+     .undefined =
+         "pi is not unique or not positive (causal: pi = e_1), below the rounding of P, or P "
+         "has keys of a memory",
      .seconds = spectrum_seconds},
     {.name = metric::dobrushin,
      .symbol = "c(P)",
      .definition = "1/2 max_ij sum_k |P_ik - P_jk|; n^3/2 work",
      .source = "[Dobrushin]",
      .range = "[0, 1] for rows that sum to 1 without negative entries",
-     .undefined = "n > 2048, unless requested by name",
+     .undefined = "n > 2048, unless requested by name, or below the rounding of P",
      .seconds_times_tokens = 5e-10,
      .most_tokens = largest_for_dobrushin}};
 

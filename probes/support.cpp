@@ -104,6 +104,28 @@ void emit_undefined(Sink& out, const ProbeSettings& settings, Index layer, Index
                   [&](std::size_t) { return undefined(why_not); });
 }
 
+namespace {
+
+constexpr double errors_of_a_part = 8;  ///< in units of the rounding of the elements
+
+}  // namespace
+
+Rounding::Rounding(Type type, double coarser)
+    : unit_(std::max(type == Type::f32 ? 0x1p-24 : 0x1p-53, coarser)) {}
+
+bool Rounding::hides(Wide part, Wide whole) const {
+    const Wide least = errors_of_a_part * unit_;
+    return part > 0 && part < least * least * whole;
+}
+
+Value Rounding::undefined() const {
+    const auto bits = int(-std::log2(unit_));
+    const std::string type = bits == 24   ? "float32"
+                             : bits == 53 ? "float64"
+                                          : fmt::format("{} bits", bits);
+    return tsdiag::undefined(std::string(below_rounding) + type);
+}
+
 void RowSums::add(const AttentionRows& event) {
     const RowStatistics& s = event.stats;
     tolerance_ = row_sum_tolerance(event.block.p.type());
@@ -138,6 +160,15 @@ bool RowSums::any_stochastic() const {
 std::string RowSums::why_not(Index head) const {
     if (head >= Index(deviation_.size())) return "no rows of P were measured";
     return fmt::format("rows do not sum to 1 (off by {:.1e})", deviation(head));
+}
+
+void Squares::add(const AttentionRows& event) {
+    const RowStatistics& s = event.stats;
+    all_.resize(std::size_t(s.heads), 0);
+    for (Index k = 0; k < s.heads; ++k)
+        for (const Wide squares : of_head(s.squares, s, k)) all_[std::size_t(k)] += squares;
+    if (event.block.totals)
+        all_.assign(event.block.totals->squares.begin(), event.block.totals->squares.end());
 }
 
 void RowMean::add(Wide sum, double rows) {

@@ -73,6 +73,21 @@ void emit_each(Sink& out, const ProbeSettings& settings, Index layer, std::strin
 void emit_undefined(Sink& out, const ProbeSettings& settings, Index layer, Index heads,
                     std::initializer_list<std::string_view> metrics, const std::string& why_not);
 
+/// Tells numbers from rounding.  The elements of a state or of P that was computed have errors of
+/// some u, the relative rounding of their type, and so has each part of it, relative to the norm of
+/// the whole: below 8 u a part may be nothing but errors.  What is exactly 0 is none.
+class Rounding {
+  public:
+    /// `coarser`: the rounding of the elements where it is more than that of `type`; else 0.
+    Rounding(Type type, double coarser);
+    /// Whether a part may be rounding alone: the squared norms of it and of the whole.
+    bool hides(Wide part, Wide whole) const;
+    Value undefined() const;  ///< "below the rounding of float32"
+
+  private:
+    double unit_;
+};
+
 /// How far a row sum may be from 1 for a metric that is defined for row-stochastic P only.
 constexpr double row_sum_tolerance(Type type) { return type == Type::f32 ? 1e-6 : 1e-12; }
 
@@ -98,6 +113,16 @@ template <class T>
 std::span<const T> of_head(const std::vector<T>& all, const RowStatistics& s, Index head) {
     return std::span(all).subspan(std::size_t(head * s.numbers()), std::size_t(s.numbers()));
 }
+
+/// |P|_F^2 of each head, of the rows seen, or of all where those are a sample.
+class Squares {
+  public:
+    void add(const AttentionRows& event);
+    Wide of(std::size_t head) const { return head < all_.size() ? all_[head] : 0; }
+
+  private:
+    std::vector<Wide> all_;
+};
 
 /// The mean of a number over the rows of a head.  Where not all n rows were seen: an estimate with
 /// Student's 95 % interval for a sample of blocks, since rows of one block are correlated.

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "page.hpp"
 #include "text.hpp"
 #include "token_names.hpp"
@@ -67,6 +69,10 @@ namespace {
 /// The page of a series: its changes, then the last checkpoint as on its own page.
 reports::Page with_trajectories(reports::Page page, const Table& table, const Json& run) {
     std::vector<Finding> findings = series_verdict(table, run);
+    // Those of the model are told of the series already.
+    std::erase_if(page.findings, [&](const Finding& one) {
+        return std::ranges::find(findings, one.text, &Finding::text) != findings.end();
+    });
     findings.push_back({Finding::Level::note, "The findings below are for the last checkpoint."});
     for (Finding& finding : page.findings) {
         finding.headline = false;

@@ -111,6 +111,18 @@ Finding headline(const Similarity& similarities, const std::string& unit) {
                                      counted(peaks.size(), unit), where(most, unit), last)};
 }
 
+/// What was assumed of the models and left out, before their numbers, as in `verdict`.
+void add_doubts(const Json& model, std::vector<Finding>& out) {
+    if (const Json& reason = model["no_attention"]; reason.is_string())
+        out.push_back({.level = Level::warning,
+                       .text = reason.string() + ". Numbers of P and of its heads are those of "
+                                                 "that matrix.",
+                       .headline = true});
+    if (model["warnings"].is_array())
+        for (const Json& line : model["warnings"].array())
+            out.push_back({.level = Level::warning, .text = line.string() + "."});
+}
+
 /// What `tsdiag watch` has told, from `watch` of run.json: the last first.
 void add_alarms(const Json& run, std::vector<Finding>& out) {
     if (!run["watch"]["alarms"].is_array()) return;
@@ -123,13 +135,16 @@ void add_alarms(const Json& run, std::vector<Finding>& out) {
 
 std::vector<Finding> series_verdict(const Table& table, const Json& run) {
     std::vector<Finding> out;
+    add_doubts(run["model"], out);
     if (const Similarity similarities(table); !similarities.empty()) {
-        out.push_back(headline(similarities, unit_of(run)));
-        out.back().headline = true;
-        if (out.back().level == Level::warning)
-            if (const std::string text = remedy(run); !text.empty())
-                out.push_back({Level::note, text});
-        for (Finding& finding : out) finding.figure = trajectory_name(metric::t_sim, "out");
+        const std::string figure = trajectory_name(metric::t_sim, "out");
+        Finding course = headline(similarities, unit_of(run));
+        const bool warns = course.level == Level::warning;
+        course.figure = figure;
+        course.headline = true;
+        out.push_back(std::move(course));
+        if (std::string text = warns ? remedy(run) : std::string(); !text.empty())
+            out.push_back({Level::note, std::move(text), figure});
     }
     add_alarms(run, out);
     for (Finding& change : changes_verdict(run)) out.push_back(std::move(change));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <tuple>
 
 #include "head_classes.hpp"
@@ -38,6 +39,7 @@ class ModelVerdict {
         attention_rate();
         heads();
         gradients();
+        below_rounding_numbers();
         undefined_numbers();
         bounded_numbers();
         second_opinions();
@@ -61,6 +63,7 @@ class ModelVerdict {
     std::string gain_in_words(const Depth& measured) const;
     void heads();
     void gradients();
+    void below_rounding_numbers();
     void undefined_numbers();
     void bounded_numbers();
     void second_opinions();
@@ -239,6 +242,7 @@ std::string fullest_layer(const std::vector<HeadAt>& heads) {
 }
 
 void ModelVerdict::heads() {
+    if (run_["model"]["no_attention"].is_string()) return;
     const char* figures[] = {"heads_mixing", "accumulation", "accumulation"};
     std::vector<HeadClass> none;
     std::size_t i = 0;
@@ -299,8 +303,52 @@ void ModelVerdict::gradients() {
         "gradient_norms");
 }
 
+/// Reasons that differ in their numbers alone are one.
+std::string without_numbers(const std::string& text) {
+    std::string out;
+    for (std::size_t i = 0; i < text.size();) {
+        const std::size_t end = std::min(text.find_first_not_of("0123456789.e+-", i), text.size());
+        const bool number = text.find_first_of("0123456789", i) < end;
+        out += number ? '#' : text[i];
+        i = number ? end : i + 1;
+    }
+    return out;
+}
+
+/// From which layer on a finer type is needed.
+void ModelVerdict::below_rounding_numbers() {
+    Index first = std::numeric_limits<Index>::max();
+    std::size_t count = 0;
+    std::string type;
+    for (const MetricRow* row : rows_.all()) {
+        if (row->model != model_ || row->value) continue;
+        const std::size_t at = row->note.find(below_rounding);
+        if (at == std::string::npos) continue;
+        ++count;
+        if (row->at.layer >= first) continue;
+        first = row->at.layer;
+        const std::string_view rest =
+            std::string_view(row->note).substr(at + below_rounding.size());
+        type = rest.substr(0, rest.find_first_of(",;"));
+    }
+    if (count == 0) return;
+    const Json &kind = run_["model"]["kind"], &dtype = run_["dtype"];
+    const bool trace = kind.is_string() && kind.string() == "trace";
+    const bool single = dtype.is_string() && dtype.string() == "float32";
+    say(Level::warning,
+        fmt::format("From layer {} on, {} {} below the rounding of {} and left out{}.", first,
+                    count, count == 1 ? "number is" : "numbers are", type,
+                    trace    ? "; arrays of a finer type have them"
+                    : single ? "; --dtype f64 has them"
+                             : ""));
+}
+
 void ModelVerdict::undefined_numbers() {
-    std::map<std::string, std::size_t> reasons;
+    struct Reason {
+        std::string first = {};
+        std::size_t count = 0;
+    };
+    std::map<std::string, Reason> reasons;
     std::size_t undefined = 0, all = 0;
     for (const MetricRow* row_of_model : rows_.all()) {
         const MetricRow& row = *row_of_model;
@@ -308,10 +356,12 @@ void ModelVerdict::undefined_numbers() {
         ++all;
         if (row.value || row.low || row.high) continue;
         ++undefined;
-        ++reasons[row.note.empty() ? "no reason given" : row.note];
+        Reason& reason = reasons[without_numbers(row.note)];
+        if (++reason.count == 1) reason.first = row.note.empty() ? "no reason given" : row.note;
     }
     if (undefined == 0) return;
-    std::vector<std::pair<std::string, std::size_t>> sorted(reasons.begin(), reasons.end());
+    std::vector<std::pair<std::string, std::size_t>> sorted;
+    for (const auto& [words, reason] : reasons) sorted.emplace_back(reason.first, reason.count);
     std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
         return std::tie(b.second, a.first) <
                std::tie(a.second, b.first);  // the most frequent first
@@ -361,6 +411,12 @@ void ModelVerdict::second_opinions() {
 std::vector<Finding> verdict(const Table& table, const Json& run) {
     const TableView rows(table);
     std::vector<Finding> all;
+    if (const Json& reason = run["model"]["no_attention"]; reason.is_string())
+        all.push_back({Level::warning,
+                       reason.string() + ". Numbers of P and of its heads are those of "
+                                         "that matrix.",
+                       {},
+                       true});
     // Assumptions about the model and omissions come before its numbers.
     if (const Json& lines = run["model"]["warnings"]; lines.is_array())
         for (const Json& line : lines.array())

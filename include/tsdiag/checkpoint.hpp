@@ -42,6 +42,9 @@ enum class DType {
 };
 std::string_view name(DType type);
 std::size_t bytes_of(DType type);  ///< bytes an element; 0 for `blocks`, `packed`, `other`
+/// The largest relative error of a number that is rounded to a type of 16, 32 or 64 bits: half the
+/// distance of its neighbours.  0 for the others.
+double rounding_of(DType type);
 
 /// A quantised type: `elements` adjacent elements are stored in `bytes` bytes.
 struct BlockType {

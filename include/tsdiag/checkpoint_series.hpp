@@ -34,10 +34,10 @@ bool is_series(const std::vector<std::string>& arguments);
 /// ("checkpoint-500", "step_1000.safetensors", "iter_20.pt", "epoch=3-step=1000.ckpt"), else in
 /// that of its directory; `epoch` of the metadata.
 ///
-/// Of two with the same step and the same contents the first is kept, with a note.  Throws
+/// Of two with the same step and the same tensors the first is kept, with a note.  Throws
 /// `UsageError` where a step is unknown, where two differ at the same step, or where epochs and
-/// steps are mixed, and `FormatError` for what is no checkpoint and no trace; opens files, reads no
-/// weights.
+/// steps are mixed, and `FormatError` for what is no checkpoint and no trace; opens files, reads
+/// the weights of two with the same step only.
 CheckpointSeries find_series(const std::vector<std::string>& arguments,
                              const std::vector<Index>& steps = {});
 
@@ -45,7 +45,7 @@ CheckpointSeries find_series(const std::vector<std::string>& arguments,
 SeriesMember find_member(const std::string& path);
 
 /// Throws `ShapeError` naming the first member whose architecture differs from the first's, and
-/// how.
+/// how.  The longest input counts where positions are a learned table.
 void require_one_architecture(const CheckpointSeries& series, const SubjectOptions& options);
 
 /// 64-bit digest of the contents of a checkpoint's files (not of optimizer and scheduler files

@@ -67,7 +67,7 @@ struct Attention {
     const Tensor& input;     ///< X: what the projections act on, (1, n, d); empty: a trace lacks it
     const Tensor& residual;  ///< R: the state that the branch is added to; empty: a trace lacks it
     const Projections* projections = nullptr;
-    double a2 = 1;          ///< alpha^2 sum_k |W_V^k W_O^k|_F^2 / d; NaN: P V is gated
+    double a2 = 1;          ///< alpha^2 sum_k |W_V^k W_O^k|_F^2 / d; NaN: there is none, or unknown
     double memory = 2e9;    ///< bytes of P that may be held whole
     bool pre_norm = false;  ///< est1 and est2 do not apply
     /// Why no estimate applies ("P V is normalised"); null: they do.

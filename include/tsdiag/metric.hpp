@@ -48,12 +48,18 @@ struct Metric {
     std::int64_t most_tokens = 0;  ///< beyond, computed only on request by name; 0: no limit
 };
 
+/// The stages at which states are measured, of all layouts, in their order.
+std::span<const std::string_view> state_stages();
+
 /// All metrics: those of the probes in their order, then those of logged series.
 std::span<const Metric* const> metrics();
 /// Those of `summarise_logs` for series of gradient norms.
 std::span<const Metric> series_metrics();
 /// Null for an unknown name.
 const Metric* find_metric(std::string_view name);
+
+/// How the note of a number begins that rounding alone can make; the type follows.
+inline constexpr std::string_view below_rounding = "below the rounding of ";
 
 /// Names of those that figures, verdicts and commands use.
 namespace metric {

@@ -85,13 +85,17 @@ struct Architecture {
 struct DetectOptions {
     Json config;                              ///< config.json, or null
     std::string config_name = "config.json";  ///< for messages
-    std::optional<Index> heads;               ///< --n-heads
-    std::optional<Index> width;               ///< --width: accept pruned files
-    Index memory_tokens = 0;                  ///< --memory-tokens: ModelSpec::memory_tokens
+    bool config_of_script = false;  ///< all arguments of a training, most not about the model
+    std::optional<Index> heads;     ///< --n-heads
+    std::optional<Index> width;     ///< --width: accept pruned files
+    Index memory_tokens = 0;        ///< --memory-tokens: ModelSpec::memory_tokens
     /// --ignore: names of tensors and of keys of the configuration, '*' for any characters.
     /// Matches are treated as absent.
     std::vector<std::string> ignore = {};
 };
+
+/// Whether a key of a configuration changes no hidden state, whatever it says.
+bool changes_no_state(std::string_view key, const Json& value);
 
 /// How a tensor of a random model is drawn.
 struct Draw {

@@ -73,6 +73,9 @@ struct ProbeSettings {
                                                      ///< `every_map`: all of what is measured
     /// Flops a layer for jac_q_fro, and for jac_k_fro; beyond them, rows are sampled.
     double largest_work = 2e11;
+    /// Relative rounding of the elements of a state and of P, where it is coarser than that of
+    /// their type: of arrays that were saved in half precision, say.
+    double state_rounding = 0, map_rounding = 0;
     double accuracy = usual_accuracy;    ///< of spectra, relative
     std::string route = "auto";          ///< of spectra, see `spectral_routes`
     Index cross_check = 0;               ///< heads a layer whose lambda2_abs gets a second opinion

@@ -76,6 +76,8 @@ struct TraceSummary {
     Index layers = 0, samples = 1, tokens = 0, width = 0, heads = 0;
     bool has_states = false, has_attention = false, float64 = false;
     bool has_maps = false;  ///< attentions, not queries and keys
+    /// Relative rounding of the coarsest array of states, and of those that P is made of.
+    double state_rounding = 0, map_rounding = 0;
 };
 /// Throws `ShapeError` naming the array that does not fit the others.
 TraceSummary summarise_trace(const Checkpoint& file);
@@ -86,9 +88,9 @@ struct TraceOptions {
                             ///< empty: softmax for queries and keys, nothing for attentions
     bool causal = false;    ///< with queries and keys
     std::optional<double> scale;  ///< of the logits; none: 1/sqrt(columns of a head)
-    std::optional<double> a2;     ///< alpha^2 sum_k |W_V^k W_O^k|_F^2 / d; none: 1
-    /// The layout of the layers; needed where the trace holds stages inside them.  None: pre-norm
-    /// where it has `attention_inputs.L`, else post-norm.
+    std::optional<double>
+        a2;  ///< alpha^2 sum_k |W_V^k W_O^k|_F^2 / d; none: measured, see `replay`
+    /// The layout of the layers; none: found from the arrays, needed where these fit several.
     std::optional<NormPlacement> placement = {};
     bool given() const { return !attention.empty() || causal || scale || a2 || placement; }
 };

@@ -40,11 +40,11 @@ struct Dispersion {
 /// Gaussian autoregression of log(g) (of g, where not all of it is positive) by a seeded generator:
 /// the order by AICc, the coefficients bias-corrected and redrawn for each series, so that
 /// uncertainty about the dependence widens the interval.  There is no interval below 20 numbers or
-/// for a constant series; the note says so.  The series is assumed stationary: a trend counts as
-/// variation and as dependence.
-/// Cost: O(resamples T (order + 8)) time, O(T) memory a thread; 2000 resamples of 200 numbers take
-/// 0.02 s of processor time, of 20 000 numbers a second.  Throws `NonFiniteError` for NaN and
-/// infinity, `UsageError` for options out of range.
+/// for a constant series, nor where it does not contain `rsd` (a scale that jumps); the note says
+/// so.  The series is assumed stationary: a trend counts as variation and as dependence. Cost:
+/// O(resamples T (order + 8)) time, O(T) memory a thread; 2000 resamples of 200 numbers take 0.02 s
+/// of processor time, of 20 000 numbers a second.  Throws `NonFiniteError` for NaN and infinity,
+/// `UsageError` for options out of range.
 Dispersion dispersion(std::span<const double> g, const DispersionOptions& options = {});
 
 /// rsd(a) / rsd(b) with the interval of the same method, the two series drawn independently.

@@ -327,7 +327,10 @@ struct ModelSpec {
     std::vector<std::string>
         warnings;  ///< sentences: what was assumed, and what was ignored on request
 
-    Json json() const;                  ///< every field and every default with its value
+    /// The fields that decide the numbers, and no words: two models with equal ones are of one
+    /// architecture.
+    Json computation() const;
+    Json json() const;                  ///< these, its names, and the lines for the user
     Index width_of(Index layer) const;  ///< d of that layer; of the number of layers: behind them
     Index last_width() const { return width_of(Index(blocks.size())); }
     Index patches() const;        ///< of an image

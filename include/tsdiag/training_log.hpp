@@ -21,7 +21,7 @@ struct LoggedSeries {
 struct LogOptions {
     std::string column = {};       ///< of the values, or the tag of a long table; empty: by name
     std::string step_column = {};  ///< empty: by name; in a file without one lines are counted
-    Index first = 0, last = -1;    ///< steps, both included; -1: to the end
+    Index first = 0, last = -1;    ///< steps as they are counted on, both included; -1: to the end
     bool allow_nonfinite = false;  ///< NaN and infinity are skipped, and counted in the notes
     bool allow_truncated = false;  ///< a truncated last record is skipped
     double least = 0;              ///< smaller values are rejected
@@ -39,10 +39,23 @@ struct LogOptions {
 /// trainer_state.json.
 ///
 /// Without `column` every series is taken whose name denotes a gradient norm ("grad_norm",
-/// "train/grad-norm", "gradients/norm", "gnorm"), except limits ("max_grad_norm", "..clip..").  An
-/// empty cell or an absent key means no value at that step.  Of equal steps the later record wins
-/// (a resumed training); a step backwards without one drops nothing.  Both, and gaps in the usual
-/// spacing of steps, are recorded in `notes`.
+/// "train/grad-norm", "gradients/norm", "gnorm"), except limits ("max_grad_norm", "..clip.."),
+/// which the notes name.  An empty cell or an absent key means no value at that step.
+///
+/// Columns and keys such as run, layer and rank tell series apart: "grad_norm layer=3".  Equal
+/// steps of the others are, in this order,
+///
+///  - those of epochs, where the steps go back as a column or key `epoch`, `ep` or `epochs`
+///    grows: they are counted on;
+///  - those of a resumed training, where the steps go back to one after the first tenth, or begin
+///    again after at most a quarter of what follows: of equal steps the later record wins;
+///  - those of several series, where any column or key is constant from one return of the steps to
+///    the next, or occurs with the first step in each of its values: it belongs to the name.  Text
+///    does so also where the steps are those of a resumption;
+///  - else refused.
+///
+/// A step backwards without an equal one drops nothing.  All this, and gaps in the usual spacing of
+/// steps, are recorded in `notes`.
 ///
 /// Cost: O(file) time and memory.  Throws `FormatError` naming file and line (or byte) for a file
 /// that is empty, damaged, truncated, or has no such series, for a cell that is no number, and for

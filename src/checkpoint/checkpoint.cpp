@@ -55,6 +55,13 @@ class Digest {
 
 std::string_view name(DType type) { return facts_of(type).name; }
 std::size_t bytes_of(DType type) { return facts_of(type).bytes; }
+double rounding_of(DType type) {
+    return type == DType::bf16  ? 0x1p-8
+           : type == DType::f16 ? 0x1p-11
+           : type == DType::f32 ? 0x1p-24
+           : type == DType::f64 ? 0x1p-53
+                                : 0;
+}
 
 std::int64_t RawTensor::count() const {
     if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;

@@ -286,10 +286,15 @@ class Walker {
         add("_buffers");
         add("_modules");
         for (const auto& [key, member] : state) {
+            if (!is_text(key) || key->text.starts_with('_')) continue;
+            // A function is an activation, say; of other objects only a configuration is of use.
             const bool simple = member->is(Kind::boolean) || member->is(Kind::integer) ||
-                                member->is(Kind::real) || member->is(Kind::text);
-            if (!simple || !is_text(key) || key->text.starts_with('_')) continue;
-            object.emplace_back(key->text, *convert(member, path));
+                                member->is(Kind::real) || member->is(Kind::text) ||
+                                member->is(Kind::global);
+            if (!simple && key->text != "config") continue;
+            const bool before = std::exchange(listing_, false);
+            if (auto json = convert(member, path)) object.emplace_back(key->text, std::move(*json));
+            listing_ = before;
         }
         return object;
     }

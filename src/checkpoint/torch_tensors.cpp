@@ -3,9 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
+#include "elements.hpp"
 #include "layout.hpp"
-#include "npy.hpp"
+#include "owner.hpp"
+#include "torch_calls.hpp"
+#include "tsdiag/error.hpp"
 
 namespace tsdiag::checkpoint {
 namespace {
@@ -57,107 +61,7 @@ constexpr StorageClass torch_dtypes[] = {
     {"torch.float4_e2m1fn_x2", DType::other, 1},
 };
 
-std::string_view last_part(std::string_view dotted) { return dotted.substr(dotted.rfind('.') + 1); }
-
-bool is_tuple(Ref value, std::size_t at_least) {
-    return value != nullptr && value->is(Kind::tuple) && value->items.size() >= at_least;
-}
-
-/// The name of the function that an object would call; empty for other values.
-std::string_view called(Ref value) {
-    if (!value->is(Kind::object) || !value->callee->is(Kind::global)) return {};
-    return value->callee->text;
-}
-
-constexpr int most_wrappings = 16;
-constexpr std::size_t longest_word = 64;  // a type, an order of bytes
 constexpr std::size_t longest_key = 1000;
-
-/// A tuple or list of few integers, also as `torch.Size`; nullopt for other values.
-std::optional<std::vector<std::int64_t>> integers(Ref value) {
-    if (called(value) == "torch.Size" && is_tuple(value->arguments, 1))
-        value = value->arguments->items[0];
-    if (!value->is(Kind::tuple) && !value->is(Kind::list)) return std::nullopt;
-    if (value->items.size() > most_dimensions) return std::nullopt;
-    std::vector<std::int64_t> result;
-    for (const Ref item : value->items) {
-        if (!item->is(Kind::integer)) return std::nullopt;
-        result.push_back(item->integer);
-    }
-    return result;
-}
-
-bool is_rebuild(std::string_view function) {
-    constexpr std::string_view module = "torch._utils.";
-    if (!function.starts_with(module)) return false;
-    function.remove_prefix(module.size());
-    return function == "_rebuild_tensor" || function == "_rebuild_tensor_v2" ||
-           function == "_rebuild_tensor_v3" || function == "_rebuild_qtensor";
-}
-
-/// A tensor's own function and arguments, without wrappers that add nothing: Parameter, subclass,
-/// device.
-struct Call {
-    std::string_view function;
-    Ref arguments;
-    Ref value;  ///< the object itself; null where only the arguments are known
-};
-Call unwrapped(Ref value) {
-    std::string_view function = called(value);
-    Ref arguments = value->is(Kind::object) ? value->arguments : nullptr;
-    for (int i = 0; i < most_wrappings; ++i) {
-        if (last_part(function).starts_with("_rebuild_from_type") && is_tuple(arguments, 3) &&
-            arguments->items[0]->is(Kind::global)) {
-            const Ref from = arguments;
-            function = from->items[0]->text;
-            arguments = from->items[from->items[1]->is(Kind::tuple) ? 1 : 2];
-            value = nullptr;
-            continue;
-        }
-        const bool holds = function == "torch._utils._rebuild_parameter" ||
-                           function == "torch._utils._rebuild_parameter_with_state" ||
-                           function == "torch._utils._rebuild_device_tensor_from_numpy";
-        if (!holds || !is_tuple(arguments, 1)) return {function, arguments, value};
-        value = arguments->items[0];
-        function = called(value);
-        arguments = value->is(Kind::object) ? value->arguments : nullptr;
-    }
-    return {{}, nullptr, nullptr};
-}
-
-bool is_numpy(std::string_view function, std::string_view name) {
-    return function.starts_with("numpy.") && last_part(function) == name;
-}
-
-/// `numpy.dtype('f4', ...)` with the byte order in its state.
-NumpyType numpy_type_of(Ref value) {
-    if (!is_numpy(called(value), "dtype") || !is_tuple(value->arguments, 1)) return {};
-    const auto kind = bytes_of_value(value->arguments->items[0], longest_word);
-    if (!kind) return {};
-    std::string order;
-    if (is_tuple(value->state, 2))
-        order = bytes_of_value(value->state->items[1], longest_word).value_or("");
-    return numpy_type(order == ">" || order == "<" || order == "|" ? order + *kind : *kind);
-}
-
-/// The parts of a pickled array.
-struct ArrayParts {
-    Ref dtype, shape, data;
-    bool fortran;
-};
-std::optional<ArrayParts> array_parts(Ref value) {
-    if (value == nullptr) return std::nullopt;
-    const std::string_view function = called(value);
-    if (is_numpy(function, "_reconstruct") && is_tuple(value->state, 5)) {
-        const auto& s = value->state->items;  // version, shape, dtype, fortran order, data
-        return ArrayParts{s[2], s[1], s[4], s[3]->integer != 0};
-    }
-    if (is_numpy(function, "_frombuffer") && is_tuple(value->arguments, 4)) {
-        const auto& a = value->arguments->items;  // data, dtype, shape, order
-        return ArrayParts{a[1], a[2], a[0], a[3]->text == "F"};
-    }
-    return std::nullopt;
-}
 
 /// Upper bound on the decoded bytes of `value`.
 std::size_t longest_text(Ref value) {
@@ -179,17 +83,77 @@ RawTensor copied(const NumpyType& type, const std::string& data) {
     return tensor;
 }
 
-/// Would `bytes_of_value` return bytes?  Decided without decoding them.
-bool holds_bytes(Ref value) {
-    return value->is(Kind::bytes) || value->is(Kind::text) || called(value) == "_codecs.encode" ||
-           called(value).ends_with(".bytearray") || called(value).ends_with(".bytes");
+/// A copy of the elements, each with the other sign; of a type whose first bit is the sign.
+RawTensor negated(const RawTensor& tensor, std::size_t width) {
+    verify(tensor);
+    const auto memory =
+        std::make_shared<std::vector<std::byte>>(std::size_t(tensor.count()) * width);
+    std::byte* to = memory->data();
+    for_each_run(tensor, [&](std::int64_t offset, std::int64_t count, std::int64_t stride) {
+        for (std::int64_t i = 0; i < count; ++i, to += width) {
+            std::memcpy(to, tensor.bytes.data() + std::size_t(offset + i * stride) * width, width);
+            to[tensor.big_endian ? 0 : width - 1] ^= std::byte{0x80};
+        }
+    });
+    RawTensor out = tensor;
+    out.strides = row_major(tensor.shape);
+    out.offset = 0;
+    out.bytes = *memory;
+    out.owner = memory;
+    return out;
 }
 
-/// Is `value` an array of numbers, not of objects, texts or records?
-bool is_numeric_array(Ref value) {
-    const auto parts = array_parts(value);
-    return parts && numpy_type_of(parts->dtype).dtype != DType::other && integers(parts->shape) &&
-           holds_bytes(parts->data);
+bool has_sign_bit(DType type) {
+    return type == DType::f16 || type == DType::bf16 || type == DType::f32 || type == DType::f64;
+}
+
+bool is_complex(DType type) { return type == DType::c64 || type == DType::c128; }
+
+/// Refuses a tensor by its name when its elements are needed.
+class Refusal final : public Owner {
+  public:
+    Refusal(std::string sentence, std::shared_ptr<const void> kept)
+        : sentence_(std::move(sentence)), kept_(std::move(kept)) {}
+    void verify() const override { throw NotAvailable(sentence_); }
+
+  private:
+    std::string sentence_;
+    std::shared_ptr<const void> kept_;
+};
+
+/// What to save instead of a tensor of a type that PyTorch has and `widen` has not.
+std::string_view conversion_of(const RawTensor& tensor) {
+    const std::string_view type = tensor.dtype_name;
+    if (type.ends_with(')')) return {};  // it is told
+    if (is_complex(tensor.dtype) || type == "torch.complex32") return " (save x.real)";
+    if (type.starts_with('Q') && type.ends_with("Storage")) return " (save x.dequantize())";
+    if (type.starts_with("torch.float8_")) return " (save x.float())";
+    return {};
+}
+
+/// The lazy operation, or other metadata, that changes the elements of a tensor; nullopt where
+/// there is none but perhaps `neg`.
+std::optional<std::string> unknown_metadata(Ref metadata) {
+    if (metadata->is(Kind::none)) return std::nullopt;
+    const Ref arguments = metadata->arguments;
+    const bool plain =
+        metadata->is(Kind::dict) || (metadata->is(Kind::object) && !is_tuple(arguments, 1));
+    if (!plain) return "?";
+    for (const auto& [key, value] : metadata->pairs) {
+        const bool is_switch =
+            value->is(Kind::none) || value->is(Kind::boolean) || value->is(Kind::integer);
+        const bool off = is_switch && value->integer == 0;
+        if (!off && !(key->is(Kind::text) && key->text == "neg" && is_switch))
+            return key->is(Kind::text) ? key->text.substr(0, longest_word) : "?";
+    }
+    return std::nullopt;
+}
+
+/// Is the switch `key` of `metadata` on?  `Tensor.__reduce_ex__` writes it since PyTorch 2.0.
+bool is_set(Ref metadata, std::string_view key) {
+    for (const auto& [name, value] : metadata->pairs)
+        if (name->is(Kind::text) && name->text == key) return value->integer != 0;
+    return false;
 }
 
 }  // namespace
@@ -250,17 +214,54 @@ StorageId read_storage_id(Ref persistent, const std::string& where) {
 }
 
 bool TensorReader::is_tensor(Ref value) const {
-    const Call call = unwrapped(value);
-    return is_rebuild(call.function) || is_numeric_array(call.value);
+    const TensorCall call = unwrapped(value);
+    return is_rebuild(call.function) || is_numeric_array(call.value) || unreadable_of(call);
 }
 
 std::optional<RawTensor> TensorReader::read(Ref value, const std::string& name) {
-    const Call call = unwrapped(value);
-    if (is_rebuild(call.function)) return read_rebuilt(call.function, call.arguments, name);
-    if (!is_numeric_array(call.value)) return std::nullopt;
-    if (const auto known = arrays_.find(call.value); known != arrays_.end()) return known->second;
-    return arrays_.emplace(call.value, read_array(call.value, fmt::format("array '{}'", name)))
-        .first->second;
+    const TensorCall call = unwrapped(value);
+    RawTensor tensor;
+    if (is_rebuild(call.function)) {
+        tensor = read_rebuilt(call.function, call.arguments, name);
+    } else if (is_numeric_array(call.value)) {
+        const auto known = arrays_.find(call.value);
+        tensor = known != arrays_.end() ? known->second
+                                        : read_array(call.value, fmt::format("array '{}'", name));
+        arrays_.emplace(call.value, tensor);
+    } else if (auto other = unreadable_of(call)) {
+        tensor.dtype_name = std::move(other->what);
+        tensor.shape = std::move(other->shape);
+        tensor.strides = row_major(tensor.shape);
+    } else {
+        return std::nullopt;
+    }
+    for (const Attributes& attributes : call.attributes) {
+        spend_on_attributes(attributes.state, name);
+        const auto found = telling_attribute(attributes);
+        if (!found || tensor.dtype == DType::other) continue;
+        tensor.dtype = DType::other;
+        const std::string_view type = attributes.type.empty() ? "Tensor" : attributes.type;
+        tensor.dtype_name = fmt::format("{} with {} (save the plain tensor that it stands for)",
+                                        last_part(type).substr(0, longest_word), *found);
+    }
+    if (tensor.dtype == DType::other || is_complex(tensor.dtype)) refuse_elements(tensor, name);
+    return tensor;
+}
+
+void TensorReader::spend_on_attributes(Ref state, const std::string& name) {
+    std::size_t count = state->pairs.size() + state->items.size();
+    if (state->is(Kind::tuple))
+        for (const Ref part : state->items) count += part->pairs.size();
+    budget_.spend(count * sizeof(state->pairs.front()), fmt::format("tensor '{}'", name));
+}
+
+void TensorReader::refuse_elements(RawTensor& tensor, const std::string& name) {
+    tensor.dtype_name += conversion_of(tensor);
+    std::string sentence =
+        fmt::format("{}: tensor '{}' has dtype {}, which cannot be read, expected real numbers.",
+                    where_, name, tensor.dtype_name);
+    budget_.spend(sentence.size(), "what cannot be read");
+    tensor.owner = own(new Refusal(std::move(sentence), tensor.owner));
 }
 
 RawTensor TensorReader::read_array(Ref value, const std::string& what) {
@@ -334,7 +335,24 @@ RawTensor TensorReader::read_rebuilt(std::string_view function, Ref arguments,
     tensor.big_endian = storage.big_endian;
     check_layout(tensor, width, where_, what);
     spend_on_view(tensor, width, what);
-    return tensor;
+    if (function.ends_with("_rebuild_qtensor")) {
+        tensor.dtype = DType::other;
+        return tensor;
+    }
+    const std::size_t at = function.ends_with("_v3") ? 7 : 6;
+    if (arguments->items.size() <= at) return tensor;
+    const Ref metadata = arguments->items[at];
+    budget_.spend(metadata->pairs.size() * sizeof(metadata->pairs.front()), what);
+    const auto unknown = unknown_metadata(metadata);
+    const bool negative = is_set(metadata, "neg");
+    if (unknown || (negative && !has_sign_bit(tensor.dtype))) {
+        tensor.dtype = DType::other;
+        tensor.dtype_name +=
+            fmt::format(" with '{}' in its metadata (save x.clone())", unknown.value_or("neg"));
+    }
+    if (unknown || !negative || tensor.dtype == DType::other) return tensor;
+    budget_.spend(std::uint64_t(tensor.count()) * width, what);
+    return negated(tensor, width);
 }
 
 }  // namespace tsdiag::checkpoint

@@ -48,7 +48,9 @@ class TensorReader {
     TensorReader(std::string where, StorageSource source, Budget& budget)
         : where_(std::move(where)), source_(std::move(source)), budget_(budget) {}
 
-    /// The tensor of `value`; nullopt where it is none.  `name` is for messages.
+    /// The tensor of `value`; nullopt where it is none.  `name` is for messages.  One whose
+    /// elements cannot be read is of `DType::other` or complex; its `dtype_name` says what to save
+    /// instead, and its elements are refused by its name.
     std::optional<RawTensor> read(PickleValue::Ref value, const std::string& name);
     /// Is `value` a tensor that `read` will read?
     bool is_tensor(PickleValue::Ref value) const;
@@ -59,6 +61,9 @@ class TensorReader {
     RawTensor read_rebuilt(std::string_view function, PickleValue::Ref arguments,
                            const std::string& name);
     RawTensor read_array(PickleValue::Ref value, const std::string& name);
+    void spend_on_attributes(PickleValue::Ref state, const std::string& name);
+    /// Names what it is of, and what to save instead, for whoever asks for the elements.
+    void refuse_elements(RawTensor& tensor, const std::string& name);
     void spend_on_view(const RawTensor& tensor, std::size_t width, const std::string& what);
 
     std::string where_;

@@ -157,8 +157,13 @@ class Listing {
 
 Json model_json(const Subject& subject) {
     if (!subject.is_trace()) return subject.spec().json();
-    const TraceSummary trace = summarise_trace(*subject.file);
     Json json;
+    TraceSummary trace;
+    try {
+        trace = summarise_trace(*subject.file);
+    } catch (const Error& error) {
+        return json.set("family", "trace").set("refused", error.what());
+    }
     json.set("family", "trace").set("layers", trace.layers).set("samples", trace.samples);
     json.set("tokens", trace.tokens).set("width", trace.width).set("heads", trace.heads);
     return json.set("float64", trace.float64);
@@ -171,7 +176,12 @@ std::string fact(std::string_view head, std::string_view text) {
 
 std::string what_would_be_run(const Subject& subject) {
     if (subject.is_trace()) {
-        const TraceSummary t = summarise_trace(*subject.file);
+        TraceSummary t;
+        try {
+            t = summarise_trace(*subject.file);
+        } catch (const Error& error) {
+            return fact("refused", error.what());
+        }
         return fact(
             "trace",
             fmt::format("{}, {} of {}, width {}, {}, {}", counted(std::size_t(t.layers), "layer"),

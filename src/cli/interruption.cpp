@@ -21,6 +21,7 @@ std::atomic<const char*> lost_file{nullptr};
 std::atomic<pthread_t> watcher{};
 std::atomic<bool> watching{false};
 std::atomic<bool> over{false};
+std::atomic<bool> deferred{false}, asked_to_end{false};
 
 constexpr std::string_view lost_sentence =
     ": part of the file can no longer be read; it was truncated or its disk failed. Restore it and "
@@ -45,7 +46,11 @@ void write_error(std::string_view text) {
 
 [[noreturn]] void wait_for_interruption(sigset_t signals) {
     int signal = 0;
-    while (sigwait(&signals, &signal) != 0 || (over && signal != SIGBUS)) {
+    // Another signal than SIGBUS is left to the command that asked for the first one.
+    const auto is_left = [&] {
+        return signal != SIGBUS && (over || (deferred && !asked_to_end.exchange(true)));
+    };
+    while (sigwait(&signals, &signal) != 0 || is_left()) {
     }
     const char* lost = lost_file;
     if (signal == SIGBUS && lost == nullptr) {  // raised by another process
@@ -56,7 +61,10 @@ void write_error(std::string_view text) {
     abandon_output();
     if (isatty(STDERR_FILENO) == 1) write_error("\r\x1b[K");
     if (lost == nullptr && !is_muted())
-        write_error("tsdiag: interrupted; no partial output was left.\n");
+        write_error(deferred
+                        ? "tsdiag: interrupted again, before the step was saved; what was saved "
+                          "earlier is kept.\n"
+                        : "tsdiag: interrupted; no partial output was left.\n");
     if (lost != nullptr)
         write_error(fmt::format("tsdiag: {}{} No partial output was left.\n", printable(lost),
                                 lost_sentence));
@@ -66,6 +74,8 @@ void write_error(std::string_view text) {
 }  // namespace
 
 void ignore_interruptions() { over = true; }
+void defer_interruption() { deferred = true; }
+bool is_interrupted() { return asked_to_end; }
 
 void watch_interruptions() {
     sigset_t signals;

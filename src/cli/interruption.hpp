@@ -6,6 +6,11 @@ namespace tsdiag::cli {
 /// Must be called before any thread is started.
 void watch_interruptions();
 
+/// From now on the first such signal only sets `is_interrupted`, so that the command can keep what
+/// it has; the second one ends the program as before.
+void defer_interruption();
+bool is_interrupted();
+
 /// The work is done or has failed, and that was said: from now on signals do nothing, so that the
 /// launcher that ends the other ranks changes neither words nor exit code.
 void ignore_interruptions();

@@ -157,9 +157,9 @@ void add_trace(CLI::App* app, TraceOptions& trace) {
     group(app->add_flag("--causal", trace.causal, "queries attend only up to their own position"));
     group(value(app, "--scale", "X", "scale of the logits (default 1/sqrt(head dimension))",
                 [&](const std::string& t) { trace.scale = parse_number(t, "--scale"); }));
-    group(value(app, "--a2", "X", "gain alpha^2 |W_V W_O|_F^2 / d (default 1)",
+    group(value(app, "--a2", "X", "gain alpha^2 |W_V W_O|_F^2 / d (default: measured from sa.L)",
                 [&](const std::string& t) { trace.a2 = parse_number(t, "--a2"); }));
-    group(value(app, "--placement", "post|pre|parallel",
+    group(value(app, "--placement", "post|pre|parallel|branch",
                 "where norms stand in its layers, if it holds stages inside them",
                 [&](const std::string& t) { trace.placement = placement_named(t); }));
 }

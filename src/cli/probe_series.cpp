@@ -45,6 +45,42 @@ int compute_units(const ProbeCommand& command, const CheckpointSeries& series,
     return 0;
 }
 
+/// Numbers of samples of other lengths are not those of one training.
+void require_length(const SeriesMember& member, const SeriesPart& part, const SeriesMember& first,
+                    const SeriesPart& of_first) {
+    const Json &own = part.run["input"]["tokens"], &expected = of_first.run["input"]["tokens"];
+    if (own.dump() != expected.dump())
+        throw UsageError(fmt::format(
+            "{}: its samples have {} tokens, expected {} as those of {}; pass --tokens with a "
+            "length that all checkpoints take.",
+            member.path, own.dump(), expected.dump(), first.path));
+}
+
+/// What `probe` of one tells of its model before the numbers: all lines, or the first ones.
+std::string notes_text(const Json& run, bool verbose) {
+    constexpr std::size_t most_lines = 3, margin = 11;
+    Json::Array assumed = run["model"]["defaults"].array();
+    if (const Json& more = run["input"]["defaults"]; more.is_array())
+        assumed.insert(assumed.end(), more.array().begin(), more.array().end());
+    std::string text;
+    const auto add = [&](std::string_view head, const Json::Array& lines) {
+        std::vector<std::string> shown;
+        for (const Json& line : lines) shown.push_back(line.string());
+        if (!verbose && shown.size() > most_lines) {
+            shown.resize(most_lines);
+            shown.push_back(fmt::format("and {} more (-v)", lines.size() - most_lines));
+        }
+        if (!verbose && !shown.empty()) shown = {fmt::format("{}", fmt::join(shown, "; "))};
+        for (std::size_t i = 0; i < shown.size(); ++i)
+            text += styled(fmt::format("{:<{}}", i == 0 ? head : "", margin), Style::dim) +
+                    wrapped(printable(shown[i]), terminal_width(), margin) + "\n";
+    };
+    add("recognised", run["model"]["recognised"].array());
+    add("ignored", run["model"]["ignored"].array());
+    add("assumed", assumed);
+    return text;
+}
+
 }  // namespace
 
 int run_series(const ProbeCommand& command, const std::string& out) {
@@ -92,6 +128,7 @@ int run_series(const ProbeCommand& command, const std::string& out) {
                                  member.step);
         }
         set_place(*part, series.name, member.step);
+        if (!done.empty()) require_length(member, *part, series.members.front(), done.front());
         done.push_back(std::move(*part));
     }
     bar.clear();
@@ -118,6 +155,7 @@ int run_series(const ProbeCommand& command, const std::string& out) {
     print(fmt::format("{} checkpoints, {} {} to {}{}\n", done.size(), series.unit,
                       series.members.front().step, series.members.back().step,
                       kept > 0 ? fmt::format("; {} reused from an earlier run", kept) : ""));
+    print(notes_text(run, command.verbose));
     for (const Json& line : run["warnings"].array())
         print("! " + wrapped(printable(line.string()), terminal_width(), 2) + "\n");
     print(findings_text(series_verdict(table, run), command.verbose));

@@ -1,6 +1,12 @@
 #include "series_parts.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <list>
+#include <unordered_map>
 
 #include "result_files.hpp"
 #include "tsdiag/checkpoint.hpp"
@@ -30,6 +36,143 @@ Json changes_json(const std::vector<MetricChange>& changes) {
         all.push_back(one.set("steepest", c.steepest));
     }
     return all;
+}
+
+/// What lines name a member by: its path, or the folder that holds it where each has its own.
+std::vector<std::string> places(const CheckpointSeries& series) {
+    std::vector<std::string> paths, folders;
+    for (const SeriesMember& member : series.members) {
+        std::string path = member.path;
+        while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+        std::error_code failed;
+        folders.push_back(fs::is_directory(path, failed) ? path
+                                                         : fs::path(path).parent_path().string());
+        paths.push_back(std::move(path));
+    }
+    std::vector<std::string> sorted = folders;
+    std::ranges::sort(sorted);
+    return sorted.front().empty() || std::ranges::adjacent_find(sorted) != sorted.end() ? paths
+                                                                                        : folders;
+}
+
+/// `line` with CHECKPOINT for the place of its member, so that those of all members are equal.  A
+/// place without a slash may be an ordinary word, and counts as a folder only.
+std::string without_place(std::string line, const std::string& place) {
+    constexpr std::string_view stand_in = "CHECKPOINT", joins = "-_/.";
+    const auto in_a_name = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
+    const bool bare = place.find('/') == std::string::npos;
+    for (std::size_t at = line.find(place); at != std::string::npos; at = line.find(place, at)) {
+        const std::size_t end = at + place.size();
+        const char before = at == 0 ? ' ' : line[at - 1],
+                   after = end < line.size() ? line[end] : ' ';
+        const bool whole = !in_a_name(before) && joins.find(before) == joins.npos &&
+                           !in_a_name(after) && after != '-' && after != '_' &&
+                           (!bare || after == '/');
+        if (whole) line.replace(at, place.size(), stand_in);
+        at = whole ? at + stand_in.size() : end;
+    }
+    return line;
+}
+
+/// A line, and the members that have it.
+struct Told {
+    std::string text;     ///< without the place of a member
+    std::string example;  ///< as its first member has it
+    bool same = true;     ///< all have it so
+    std::vector<std::size_t> members;
+};
+
+/// "step 100", "steps 100 and 300", "steps 100 to 900".
+std::string steps_of(const Told& line, const CheckpointSeries& series) {
+    constexpr std::size_t most_steps = 4;
+    std::vector<Index> steps;
+    for (const std::size_t i : line.members) steps.push_back(series.members[i].step);
+    if (steps.size() == 1) return fmt::format("{} {}", series.unit, steps.front());
+    const std::size_t span = line.members.back() - line.members.front() + 1;
+    if (steps.size() > 2 && span == steps.size())
+        return fmt::format("{}s {} to {}", series.unit, steps.front(), steps.back());
+    if (steps.size() > most_steps) {
+        const std::size_t more = steps.size() - most_steps;
+        steps.resize(most_steps);
+        return fmt::format("{}s {} and {} more", series.unit, fmt::join(steps, ", "), more);
+    }
+    const Index last = steps.back();
+    steps.pop_back();
+    return fmt::format("{}s {} and {}", series.unit, fmt::join(steps, ", "), last);
+}
+
+/// The lines of all members, each once: those of some with their steps.  `lists` has one list a
+/// member, whose order is kept.
+Json::Array told_once(const CheckpointSeries& series, const std::vector<const Json*>& lists) {
+    const std::vector<std::string> named = places(series);
+    std::list<Told> all;
+    std::unordered_map<std::string, std::list<Told>::iterator> by_text;  // may be 10^5 lines
+    for (std::size_t i = 0; i < lists.size(); ++i) {
+        if (!lists[i]->is_array()) continue;
+        // From the last line on, each before the one that follows it in its own list.
+        auto at = all.end();
+        const Json::Array& lines = lists[i]->array();
+        for (std::size_t k = lines.size(); k-- > 0;) {
+            const std::string& line = lines[k].string();
+            const std::string text = without_place(line, named[i]);
+            const auto [known, is_new] = by_text.try_emplace(text, all.end());
+            if (is_new) known->second = all.insert(at, {text, line, true, {}});
+            const auto found = known->second;
+            found->same &= found->example == line;
+            if (found->members.empty() || found->members.back() != i) found->members.push_back(i);
+            at = found;
+        }
+    }
+    Json::Array out;
+    for (const Told& line : all) {
+        const std::string& text = line.same ? line.example : line.text;
+        out.emplace_back(line.members.size() == lists.size()
+                             ? text
+                             : fmt::format("{}: {}", steps_of(line, series), text));
+    }
+    return out;
+}
+
+/// Members whose samples are not as long as those of the first.
+std::vector<std::string> unequal_lengths(const CheckpointSeries& series,
+                                         const std::vector<SeriesPart>& parts) {
+    std::vector<std::string> out;
+    const Json& first = parts.front().run["input"]["tokens"];
+    for (std::size_t i = 1; i < parts.size(); ++i)
+        if (const Json& own = parts[i].run["input"]["tokens"]; own.dump() != first.dump())
+            out.push_back(fmt::format("{} {}: the samples have {} tokens, those of {} {} have {}",
+                                      series.unit, series.members[i].step, own.dump(), series.unit,
+                                      series.members.front().step, first.dump()));
+    return out;
+}
+
+/// `model` of the last run, with what those of all members tell.
+Json model_of(const CheckpointSeries& series, const std::vector<SeriesPart>& parts) {
+    Json model = parts.back().run["model"];
+    const auto set_lines = [&](const char* key) {
+        std::vector<const Json*> lists;
+        for (const SeriesPart& part : parts) lists.push_back(&part.run["model"][key]);
+        if (Json::Array lines = told_once(series, lists); !lines.empty() || model.contains(key))
+            model.set(key, std::move(lines));
+    };
+    for (const char* key : {"recognised", "ignored", "defaults", "warnings"}) set_lines(key);
+    // That P is no attention is said of the last one; where not of all, with the steps as well.
+    Json::Array reasons;
+    for (const SeriesPart& part : parts) {
+        const Json& reason = part.run["model"]["no_attention"];
+        reasons.emplace_back(reason.is_string() ? Json::Array{reason} : Json::Array{});
+    }
+    if (std::ranges::adjacent_find(reasons, [](const Json& a, const Json& b) {
+            return a.dump() != b.dump();
+        }) == reasons.end())
+        return model;
+    std::vector<const Json*> lists;
+    for (const Json& list : reasons) lists.push_back(&list);
+    Json::Array warnings = told_once(series, lists);
+    if (const Json& others = model["warnings"]; others.is_array())
+        warnings.insert(warnings.end(), others.array().begin(), others.array().end());
+    model.set("warnings", std::move(warnings));
+    return model;
 }
 
 }  // namespace
@@ -94,17 +237,18 @@ SeriesPart measured_part(const RunOptions& options, const fs::path& to, const st
 Json series_run(const CheckpointSeries& series, const std::vector<SeriesPart>& done,
                 const Table& table) {
     Json run;
-    Json::Array members, warnings;
+    Json::Array members;
+    std::vector<const Json*> said;
     for (const auto& [key, value] : done.back().run.object())
         if (key != "tsdiag" && key != "command" && key != "digest" && key != "tables")
-            run.set(key, value);
+            run.set(key, key == "model" ? model_of(series, done) : value);
     for (std::size_t i = 0; i < done.size(); ++i) {
         members.push_back(member_json(series.members[i], done[i]));
-        for (const Json& line : done[i].run["warnings"].array())
-            warnings.emplace_back(
-                fmt::format("{} {}: {}", series.unit, series.members[i].step, line.string()));
+        said.push_back(&done[i].run["warnings"]);
     }
+    Json::Array warnings = told_once(series, said);
     for (const std::string& note : series.notes) warnings.emplace_back(note);
+    for (const std::string& line : unequal_lengths(series, done)) warnings.emplace_back(line);
     run.set("series", series.name).set("unit", series.unit);
     run.set("checkpoints", std::move(members));
     run.set("changes", changes_json(metric_changes(table)));

@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "commands.hpp"
+#include "interruption.hpp"
 #include "json_outputs.hpp"
 #include "result_files.hpp"
 #include "terminal.hpp"
@@ -95,10 +96,18 @@ int run_command(const TrainCommand& command) {
     Live live(command);
     options.progress = [&](const TrainStep& step) {
         live.update(step);
-        return true;
+        return !is_interrupted();
     };
+    defer_interruption();
     TrainResult result = train(options);
     live.clear();
+    if (!result.finished && is_interrupted()) {
+        say(
+            fmt::format("tsdiag: interrupted after step {}, which is saved; the same command with "
+                        "--resume, without --force, goes on.",
+                        result.steps.back().step));
+        return 130;
+    }
     const PlainPage page = training_page(result);
     OutputFolder directory(
         options.directory,

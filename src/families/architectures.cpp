@@ -102,13 +102,6 @@ std::span<const ArchitectureEntry* const> architectures() {
 
 namespace {
 
-std::string known_families() {
-    std::string out;
-    for (const ArchitectureEntry* entry : architectures())
-        out += (out.empty() ? "" : ", ") + std::string(entry->name);
-    return out;
-}
-
 /// The family by tensor names alone, ignoring the configuration.
 std::string_view by_names(const Checkpoint& file) {
     for (const ArchitectureEntry* entry : architectures())
@@ -120,8 +113,9 @@ std::string_view by_names(const Checkpoint& file) {
     if (config["model_type"].is_string()) {
         const std::string_view like = by_names(file);
         throw FormatError(fmt::format(
-            "{}: unknown model_type '{}' in the configuration; known families are {}{}",
-            file.source(), config["model_type"].string(), known_families(),
+            "{}: unknown model_type '{}' in the configuration (known ones: tsdiag list "
+            "architectures){}",
+            file.source(), config["model_type"].string(),
             like.empty() ? std::string()
                          : fmt::format(". Its tensors have the names of {0}; if it is one, pass a "
                                        "--config with \"model_type\": \"{0}\"",
@@ -134,9 +128,8 @@ std::string_view by_names(const Checkpoint& file) {
     const std::vector<std::string> first(names.begin(),
                                          names.begin() + std::min(shown, names.size()));
     throw FormatError(fmt::format(
-        "{}: unknown layout of its {} tensors ('{}'{}); known families are {}. {}", file.source(),
-        names.size(), fmt::join(first, "', '"), names.size() > shown ? ", ..." : "",
-        known_families(),
+        "{}: unknown layout of its {} tensors ('{}'{}). {}", file.source(), names.size(),
+        fmt::join(first, "', '"), names.size() > shown ? ", ..." : "",
         config.is_null()
             ? "A configuration with a model_type may identify the family (--config FILE); a map "
               "gives tensors the names of one (--map FILE, of which tsdiag inspect prints a draft)"

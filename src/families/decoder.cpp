@@ -304,8 +304,8 @@ void read_experts(Reader& r, std::string_view count_key, const std::string& rout
     for (BlockSpec& b : r.spec.blocks) b.ffn.experts = e;
 }
 
-void read_attention_bias(Reader& r) {
-    const bool there = r.part({"attention_bias"}, "layers.0.self_attn.q_proj.bias");
+void read_attention_bias(Reader& r, bool left_out) {
+    const bool there = r.part({"attention_bias"}, "layers.0.self_attn.q_proj.bias", left_out);
     for (BlockSpec& b : r.spec.blocks) b.attention.out_bias = there;
 }
 

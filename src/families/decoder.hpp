@@ -132,7 +132,7 @@ Sizes decoder_sizes(Index layers, Index d, Index heads, Index kv, Index ffn, Ind
 void read_experts(Reader& r, std::string_view count_key, const std::string& router,
                   Index default_chosen);
 /// `attention_bias`: biases on all four projections of LLaMA's names, or on none.
-void read_attention_bias(Reader& r);
+void read_attention_bias(Reader& r, bool left_out = true);
 /// The sliding layers by `layer_types`; nullopt where it is absent.
 std::optional<std::vector<bool>> listed_windows(Reader& r);
 /// Gives layer L the window `window` where `slides(L)`; 0: none has one.  Refuses `layer_types`

@@ -358,7 +358,7 @@ Architecture GgufModel::restored(Architecture found) const {
     if (!assumed_activation_.empty())
         found.spec.warnings.push_back(
             fmt::format("The activation is taken for {}, that of the first models of its kind: "
-                        "GGUF does not say it.",
+                        "GGUF does not say it",
                         assumed_activation_));
     renamed_->restore(found, dialect_.rotation == GgufRotation::paired);
     for (auto& [canonical, source] : found.tensors) {

@@ -9,7 +9,17 @@ namespace tsdiag::families {
 
 const Json& GgufKeys::said(std::string_view key) {
     used_.push_back(full(key));
-    return file_.metadata()[used_.back()];
+    const Json& value = file_.metadata()[used_.back()];
+    if (!key.starts_with("attention.head_count") || !value.is_array()) return value;
+    // A number for each layer, which is one where all are equal.
+    const Json::Array& layers = value.array();
+    for (const Json& own : layers)
+        if (!equal(own, layers.front()))
+            refuse(
+                fmt::format("'{}' of its metadata is {}, other numbers of heads in other layers, "
+                            "which is not supported",
+                            full(key), value.dump()));
+    return layers.empty() ? value : layers.front();
 }
 double GgufKeys::number(std::string_view key) {
     const Json& value = said(key);

@@ -76,7 +76,7 @@ void read(Reader& r) {
     r.only({"hidden_act"}, "silu");  // though the code has x sigmoid(1.702 x)
     r.only({"swiglu_limit"}, clip);
     r.value({"initial_context_length"});  // the rotary scaling says it
-    read_attention_bias(r);
+    read_attention_bias(r, false);
     const bool none =
         r.config().contains("sliding_window") && r.value({"sliding_window"}).is_null();
     set_windows(

@@ -35,7 +35,7 @@ double factor(Reader& r, std::string_view key) {
 
 void read_granite(Reader& r) {
     read_attention_bias(r);
-    r.part({"mlp_bias"}, "layers.0.mlp.gate_proj.bias");
+    r.part({"mlp_bias"}, "layers.0.mlp.gate_proj.bias", true);
     r.spec.embedding_scale = factor(r, "embedding_multiplier");
     r.spec.head.scale = 1 / factor(r, "logits_scaling");
     const double scale = factor(r, "attention_multiplier");
@@ -129,7 +129,7 @@ void write_cohere2(const ModelSpec& s, Json& out) {
 
 /// Biases of q, k and v only.
 void read_glm(Reader& r) {
-    r.part({"attention_bias"}, query_bias);
+    r.part({"attention_bias"}, query_bias, true);
     for (BlockSpec& b : r.spec.blocks) b.attention.out_bias = false;
 }
 void write_glm(const ModelSpec& s, Json& out) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
 
 #include "names.hpp"
@@ -61,13 +62,17 @@ bool has_shape(const Checkpoint& file, const std::string& name, std::vector<Inde
     return file.tensor(name).shape == shape;
 }
 
-/// Whether some rows of both agree; those of independent matrices never do.
+/// Whether some rows of both agree, to the rounding of the coarser type where they differ in it;
+/// those of independent matrices never do.  Rows that one has behind those of the other are not
+/// compared.
 bool same_rows(const Checkpoint& file, const std::string& a, const std::string& b) {
     RawTensor x = file.tensor(a), y = file.tensor(b);
-    if (x.shape != y.shape || x.shape.size() != 2 || x.dtype != y.dtype) return false;
-    if (x.dtype == DType::other) return false;
+    if (x.shape.size() != 2 || y.shape.size() != 2 || x.shape[1] != y.shape[1]) return false;
+    if (x.dtype == DType::other || y.dtype == DType::other) return false;
+    const double allowed =
+        x.dtype == y.dtype ? 0 : std::max(rounding_of(x.dtype), rounding_of(y.dtype));
     constexpr Index looked_at = 16;
-    const Index rows = x.shape[0];
+    const Index rows = std::min(x.shape[0], y.shape[0]);
     std::vector<double> u(std::size_t(x.shape[1])), v(u.size());
     for (Index i = 0; i < std::min(rows, looked_at); ++i) {
         const Index row = i * rows / std::min(rows, looked_at);
@@ -78,13 +83,15 @@ bool same_rows(const Checkpoint& file, const std::string& a, const std::string& 
         };
         read(x, u);
         read(y, v);
-        if (u != v) return false;
+        for (std::size_t j = 0; j < u.size(); ++j)
+            if (!(std::abs(u[j] - v[j]) <= allowed * std::abs(u[j]))) return false;
     }
     return true;
 }
 
+/// As `output_head`, by the names of one library.
 Names parameters_of(const Checkpoint& file, const HeadNames& h, const std::string& embedding,
-                    ModelSpec& spec) {
+                    std::optional<bool> tied, std::string_view who, ModelSpec& spec) {
     Names out;
     const auto take = [&](const std::string& canonical, const std::string& name) {
         TensorSource source;
@@ -93,9 +100,11 @@ Names parameters_of(const Checkpoint& file, const HeadNames& h, const std::strin
     };
     const Index e = spec.embedding_width, v = spec.vocabulary;
     const auto there = [&](std::string_view name) { return full_name(file, name).has_value(); };
+    const auto dense =
+        h.transform.empty() ? std::nullopt : full_name(file, std::string(h.transform) + ".weight");
+    if (!there(h.matrix) && !dense && !h.transform.empty()) return {};         // of another library
     if (!there(h.matrix) && std::ranges::none_of(h.biases, there)) return {};  // of a classifier
-    if (const auto dense = full_name(file, std::string(h.transform) + ".weight");
-        !h.transform.empty() && dense && has_shape(file, *dense, {e, spec.width})) {
+    if (dense && has_shape(file, *dense, {e, spec.width})) {
         const std::string prefix = dense->substr(0, dense->size() - h.transform.size() - 7);
         const std::string stem = prefix + std::string(h.transform),
                           norm = prefix + std::string(h.norm);
@@ -111,9 +120,24 @@ Names parameters_of(const Checkpoint& file, const HeadNames& h, const std::strin
         }
     }
     const auto matrix = full_name(file, h.matrix);
-    if (matrix && has_shape(file, *matrix, {v, e}) && !same_rows(file, *matrix, embedding)) {
-        spec.head.matrix = true;
-        take("head.weight", *matrix);
+    const std::vector<Index> stored = matrix ? file.tensor(*matrix).shape : std::vector<Index>();
+    // Of fewer rows it is that of a classifier; of more it is padded.
+    const bool fits = stored.size() == 2 && stored[0] >= v && stored[1] == e;
+    const bool separate = tied && !*tied;
+    if (fits && (separate || !same_rows(file, *matrix, embedding))) {
+        if (tied.value_or(false)) {
+            spec.warnings.push_back(
+                fmt::format("The output head is the token embedding, as {}, though the file has "
+                            "another '{}'; it is not used",
+                            who, *matrix));
+        } else {
+            spec.head.matrix = true;
+            take("head.weight", *matrix);
+            if (stored[0] > v) {
+                out.back().second.length = v;
+                out.back().second.total = stored[0];
+            }
+        }
     }
     for (const std::string_view name : h.biases)
         if (const auto bias = full_name(file, name);
@@ -187,13 +211,25 @@ Names adaptive_head(const Checkpoint& file, const Names& names, ModelSpec& spec)
 
 }  // namespace
 
-Names output_head(const Checkpoint& file, const Names& names, ModelSpec& spec) {
+bool ties_by_default(std::string_view family) {
+    // Those whose configuration class has `tie_word_embeddings`, or a default for it, of their own
+    // are left out unless that is true.
+    constexpr std::array<std::string_view, 21> tied{
+        "albert",  "bert",        "big_bird",   "gpt_bigcode", "bloom", "cohere", "cohere2",
+        "deberta", "deberta-v2",  "distilbert", "electra",     "ernie", "falcon", "gemma",
+        "gemma2",  "gemma3_text", "gpt2",       "gpt_neo",     "mpnet", "opt",    "roberta"};
+    return std::ranges::find(tied, family) != tied.end();
+}
+
+Names output_head(const Checkpoint& file, const Names& names, std::optional<bool> tied,
+                  std::string_view who, ModelSpec& spec) {
     if (!spec.head.cluster_ends.empty()) return adaptive_head(file, names, spec);
     const auto embedding =
         std::ranges::find_if(names, [](const auto& n) { return n.first == "embed.token"; });
     if (embedding == names.end()) return {};
     for (const HeadNames& h : heads)
-        if (Names found = parameters_of(file, h, embedding->second.file_name, spec); !found.empty())
+        if (Names found = parameters_of(file, h, embedding->second.file_name, tied, who, spec);
+            !found.empty())
             return found;
     return {};
 }

@@ -92,15 +92,22 @@ constexpr std::array quantised_keys{"quantization_config", "quantization", "comp
 }  // namespace
 
 void refuse_quantised(const Checkpoint& file, const DetectOptions& options) {
+    const bool plain = std::ranges::all_of(file.names(), [&](const std::string& name) {
+        return rounding_of(file.tensor(name).dtype) > 0;
+    });
     for (const char* key : quantised_keys) {
         const Json& said = options.config[key];
         if (said.is_null()) continue;
         const Json& method = said["quant_method"];
-        throw FormatError(
-            fmt::format("{}: {} has a '{}'{} of which not everything is supported, so its "
-                        "quantised weights are not run; use the model in f32, f16 or bf16",
-                        file.source(), options.config_name, key,
-                        method.is_string() ? fmt::format(" ({})", method.string()) : ""));
+        throw FormatError(fmt::format(
+            "{}: {} has a '{}'{} of which not everything is supported, so its "
+            "quantised weights are not run; use the model in f32, f16 or bf16{}",
+            file.source(), options.config_name, key,
+            method.is_string() ? fmt::format(" ({})", method.string()) : "",
+            plain ? fmt::format(". Its weights are numbers: if the key was left over, pass "
+                                "--ignore {}",
+                                key)
+                  : std::string()));
     }
     for (const std::string& name : file.names())
         if (std::ranges::any_of(beside_quantised, [&](const char* p) { return glob(p, name); }))

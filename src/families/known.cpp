@@ -127,3 +127,11 @@ bool is_harmless(std::string_view key, const Json& value) {
 }
 
 }  // namespace tsdiag::families
+
+namespace tsdiag {
+
+bool changes_no_state(std::string_view key, const Json& value) {
+    return families::is_harmless(key, value);
+}
+
+}  // namespace tsdiag

@@ -41,7 +41,7 @@ void ask_for_family(const Reader& r) {
 /// Biases on all four projections or on none.
 void read_biases(Reader& r) {
     read_attention_bias(r);
-    r.part({"mlp_bias"}, "layers.0.mlp.gate_proj.bias");
+    r.part({"mlp_bias"}, "layers.0.mlp.gate_proj.bias", true);
 }
 
 /// LLaMA has no sliding windows.
@@ -56,7 +56,17 @@ void read_llama(Reader& r) {
 
 /// Mistral's windows are in all layers.
 void read_mistral(Reader& r) {
-    read_biases(r);
+    // Transformers has no biases in Mistral, whatever the key says.
+    r.only({"attention_bias"}, false);
+    r.only({"mlp_bias"}, false);
+    for (const char* part : {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
+                             "self_attn.o_proj", "mlp.gate_proj"})
+        if (const std::string bias = fmt::format("layers.0.{}.bias", part); r.has(bias))
+            r.refuse(
+                fmt::format("has the tensor '{}', which Transformers does not read in a Mistral; "
+                            "pass --ignore '*_proj.bias' to do as it does",
+                            r.prefix() + bias));
+    for (BlockSpec& b : r.spec.blocks) b.attention.out_bias = false;
     r.value({"max_window_layers"});
     const Json& use = r.value({"use_sliding_window"});
     const bool off = r.config().contains("sliding_window") && r.value({"sliding_window"}).is_null();
@@ -82,7 +92,7 @@ void read_qwen_windows(Reader& r) {
 /// Qwen2 has biases on q, k, v and no key for them.
 void read_qwen2(Reader& r) {
     r.value({"attention_bias"});
-    r.part({"mlp_bias"}, "layers.0.mlp.gate_proj.bias");
+    r.part({"mlp_bias"}, "layers.0.mlp.gate_proj.bias", true);
     for (BlockSpec& b : r.spec.blocks) {
         b.attention.qkv_bias = true;
         b.attention.out_bias = false;

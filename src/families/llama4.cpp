@@ -141,7 +141,7 @@ void read_heads(Reader& r, AttentionSpec& a) {
     a.kv_heads = r.agreed({"num_key_value_heads"}, columns / a.head_dim, key);
     a.causal = true;
     a.scale = 1 / std::sqrt(double(a.head_dim));
-    a.qkv_bias = a.out_bias = r.part({"attention_bias"}, at + "q_proj.bias");
+    a.qkv_bias = a.out_bias = r.part({"attention_bias"}, at + "q_proj.bias", true);
 }
 
 /// Layers that rotate attend in chunks and have normalised queries and keys; in the others queries

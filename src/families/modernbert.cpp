@@ -86,17 +86,17 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     b.placement = NormPlacement::pre;
     b.norm.eps = r.number({"norm_eps"}, 1e-5);
     r.value({"layer_norm_eps"});  // likewise
-    b.norm.bias = r.part({"norm_bias"}, "final_norm.bias");
+    b.norm.bias = r.part({"norm_bias"}, "final_norm.bias", true);
     AttentionSpec& a = b.attention;
     const Index inner = r.extent(fused, 0) / 3;
     a.heads = a.kv_heads = r.heads({"num_attention_heads"}, inner, fused);
     a.head_dim = inner / a.heads;
     a.scale = 1 / std::sqrt(double(a.head_dim));
-    a.qkv_bias = a.out_bias = r.part({"attention_bias"}, "layers.0.attn.Wqkv.bias");
+    a.qkv_bias = a.out_bias = r.part({"attention_bias"}, "layers.0.attn.Wqkv.bias", true);
     b.ffn.width = r.agreed({"intermediate_size"}, r.extent(down, 1), down);
     b.ffn.activation = r.activation({"hidden_activation"}, "gelu");
     b.ffn.gated = true;
-    b.ffn.bias = r.part({"mlp_bias"}, "layers.0.mlp.Wi.bias");
+    b.ffn.bias = r.part({"mlp_bias"}, "layers.0.mlp.Wi.bias", true);
     const Index layers = r.layers("layers.");
     r.agreed({"num_hidden_layers"}, layers, "layers.*");
     s.blocks.assign(std::size_t(layers), b);

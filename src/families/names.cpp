@@ -208,7 +208,10 @@ std::optional<bool> by_model_type(const Json& config,
                                   std::initializer_list<std::string_view> types) {
     const Json& type = config["model_type"];
     if (!type.is_string()) return std::nullopt;
-    return std::find(types.begin(), types.end(), type.string()) != types.end();
+    // deberta_v2, as its module is called, and deberta-v2 are one.
+    const auto alike = [](char a, char b) { return (a == '_' ? '-' : a) == (b == '_' ? '-' : b); };
+    return std::ranges::any_of(
+        types, [&](std::string_view one) { return std::ranges::equal(one, type.string(), alike); });
 }
 
 namespace {

@@ -45,6 +45,7 @@ void read_phi(Reader& r) { r.only({"qk_layernorm"}, false); }
 
 /// `original_max_position_embeddings` only counts where positions are scaled.
 void read_phi3(Reader& r) {
+    accept_code(r, "phi3");
     r.value({"original_max_position_embeddings"});
     r.only({"attention_bias"}, false);
     const bool off = r.value({"sliding_window"}).is_null();

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "tsdiag/error.hpp"
+#include "tsdiag/text.hpp"
 
 namespace tsdiag::families {
 
@@ -16,7 +17,8 @@ Reader::Reader(const Checkpoint& file, const DetectOptions& options, std::string
       options_(options),
       config_(options.config),
       config_source_(options.config_name),
-      told_(options.config["model_type"].is_string()) {
+      told_(options.config["model_type"].is_string()),
+      script_(options.config_of_script) {
     spec.family = family;
     saw(told_ ? fmt::format("family {}: model_type '{}' in the configuration", family,
                             config_["model_type"].string())
@@ -120,9 +122,18 @@ void Reader::only(Words keys, const Json& expected) const {
                            *keys.begin(), said.dump(), expected.dump()));
 }
 
-bool Reader::part(Words keys, const std::string& tensor) const {
+bool Reader::part(Words keys, const std::string& tensor, bool left_out) const {
     const bool there = has(tensor);
     const Json& said = value(keys);
+    const std::vector<std::string> parts = split(tensor, '.');  // layers, 0, module, ..., bias
+    const std::string module = parts.size() > 4 ? "." + parts[2] : std::string();
+    if (said.is_null() && there && left_out && told_ && config_source_.ends_with(".json"))
+        throw FormatError(
+            fmt::format("{}: has the tensor '{}', but {} has no '{}', without which Transformers "
+                        "leaves it out; write "
+                        "\"{}\": true there if the model has it, else pass --ignore '*{}.bias'",
+                        file_.source(), prefix_ + tensor, config_source_, *keys.begin(),
+                        *keys.begin(), module.empty() ? "norm" : module + ".*"));
     if (said.is_null()) return there;
     if (!said.is_bool()) wrong(*keys.begin(), "true or false");
     if (said.boolean() != there)

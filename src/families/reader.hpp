@@ -43,8 +43,10 @@ class Reader {
     const Json& value(Words keys) const;
     /// Requires `value` under these keys: with any other the model computes something else.
     void only(Words keys, const Json& value) const;
-    /// Whether `tensor` exists; the config, where it tells, must agree.
-    bool part(Words keys, const std::string& tensor) const;
+    /// Whether `tensor` exists; the config, where it tells, must agree.  `left_out`: a config that
+    /// names the family but lacks the key means that there is none, and a tensor that is there is
+    /// refused.
+    bool part(Words keys, const std::string& tensor, bool left_out = false) const;
     /// A size known from shapes; the config, where it tells, must agree.
     Index agreed(Words keys, Index in_file, std::string_view tensor) const;
     Index count(Words keys, Index fallback);

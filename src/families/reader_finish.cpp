@@ -340,8 +340,19 @@ Architecture Reader::finish(Names names, Words unused, Words own) {
     check_keys();
     check_told_sizes();
     warn_of_assumptions();
-    for (auto& found : output_head(file_, names, spec)) names.push_back(std::move(found));
     const Json& tied = config_["tie_word_embeddings"];
+    const bool by_default =
+        told_ && config_source_.ends_with(".json") && ties_by_default(spec.family);
+    const std::optional<bool> said = tied.is_bool() ? std::optional(tied.boolean())
+                                     : by_default   ? std::optional(true)
+                                                    : std::nullopt;
+    for (auto& found :
+         output_head(file_, names, said,
+                     tied.is_bool() ? "tie_word_embeddings says"
+                                    : "Transformers has it where tie_word_embeddings is "
+                                      "not in the configuration",
+                     spec))
+        names.push_back(std::move(found));
     if (tied.is_bool() && !tied.boolean() && spec.vocabulary > 0 && !spec.head.matrix)
         took(
             fmt::format("{} says tie_word_embeddings = false, but the file has no separate output "

@@ -101,7 +101,7 @@ void read_yarn(Reader& r, const Json& rope, Rotary& out) {
     if (before > 0 && longest.is_number() && longest.number() != out.factor * before)
         r.spec.warnings.push_back(
             fmt::format("The rotary scaling has factor {}, though max_position_embeddings {} is {} "
-                        "times the {} tokens before it; the factor is used.",
+                        "times the {} tokens before it; the factor is used",
                         out.factor, longest.dump(), longest.number() / before, before));
 }
 
@@ -138,7 +138,15 @@ void read_longrope(Reader& r, const Json& rope, Rotary& out) {
 }
 
 void read_scaling(Reader& r, const Json& rope, Rotary& out) {
-    const Json& kind = rope["rope_type"].is_string() ? rope["rope_type"] : rope["type"];
+    const Json &newer = rope["rope_type"], &older = rope["type"];
+    if (newer.is_string() && older.is_string() && newer.string() != older.string())
+        r.refuse(fmt::format("the rotary scaling of {} says rope_type = {} and type = {}",
+                             r.config_source(), newer.dump(), older.dump()));
+    const Json& kind = newer.is_string() ? newer : older;
+    if (!kind.is_string() && !rope["factor"].is_null())
+        r.refuse(
+            fmt::format("the rotary scaling of {} says factor = {}, but neither rope_type nor type",
+                        r.config_source(), rope["factor"].dump()));
     std::string type = kind.is_string() ? kind.string() : "default";
     if (type == "su") type = "longrope";  // its name in Phi's first files
     refuse_unknown(r, rope, type);

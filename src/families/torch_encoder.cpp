@@ -1,9 +1,11 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cctype>
 #include <cmath>
 
 #include "reader.hpp"
+#include "tsdiag/error.hpp"
 
 /// torch.nn.TransformerEncoder, and the encoder of the PyTorch Lightning tutorial.
 namespace tsdiag::families::torch_encoder {
@@ -52,6 +54,86 @@ void use_hyper_parameters(Reader& r, const Json& metadata) {
         r.use_config(metadata["hyper_parameters"], "hyper_parameters", true);
 }
 
+/// The name of an activation: a function, or a module with its settings; a text that no activation
+/// has where it is neither.
+std::string activation_of(const Json& said) {
+    const bool module = said.is_object();
+    const std::string full = module             ? said["__class__"].string()
+                             : said.is_string() ? said.string()
+                                                : std::string();
+    std::string name = full.substr(full.rfind('.') + 1);
+    for (char& c : name) c = char(std::tolower(static_cast<unsigned char>(c)));
+    if (name == "swish") name = "silu";
+    if (name == "identity") name = "linear";
+    if (module && name == "gelu" && said["approximate"].is_string() &&
+        said["approximate"].string() == "tanh")
+        return "gelu_new";
+    return name.empty() ? "of an unknown kind" : name;
+}
+
+/// Adds the pickled modules in `at` that have layers with attention, whatever they are wrapped in.
+void find_encoders(const Json& at, int depth, std::vector<const Json*>& found) {
+    constexpr int deepest = 8;
+    if (depth > deepest) return;
+    if (at.is_object()) {
+        if (const Json& first = at["layers"]["0"];
+            first["__class__"].is_string() && first["self_attn"].is_object())
+            found.push_back(&at);
+        for (const auto& [name, part] : at.object()) find_encoders(part, depth + 1, found);
+    } else if (at.is_array()) {
+        for (const Json& part : at.array()) find_encoders(part, depth + 1, found);
+    }
+}
+
+/// What a pickled torch.nn.TransformerEncoder says of itself beside its tensors, by the keys of its
+/// constructor; null where the file holds tensors alone.  Throws `FormatError` where layers differ,
+/// or are of a class of another forward pass.
+Json attributes(const Checkpoint& file) {
+    std::vector<const Json*> encoders;
+    find_encoders(file.metadata(), 0, encoders);
+    Json common;
+    if (encoders.size() > 1)
+        throw FormatError(
+            fmt::format("{}: has {} pickled encoders, of which the attributes cannot be told "
+                        "apart; save the one to "
+                        "measure by itself",
+                        file.source(), encoders.size()));
+    if (encoders.empty()) return common;
+    const Json* at = encoders.front();
+    for (const auto& [name, layer] : (*at)["layers"].object()) {
+        const Json& kind = layer["__class__"];
+        if (!kind.is_string()) continue;
+        if (kind.string() != "torch.nn.modules.transformer.TransformerEncoderLayer")
+            throw FormatError(fmt::format(
+                "{}: layer {} is of the class {}, whose forward pass is not in the file; "
+                "if it is that of torch.nn.TransformerEncoderLayer, save its state_dict",
+                file.source(), name, kind.string()));
+        Json own;
+        own.set("norm_first", layer["norm_first"].is_bool() && layer["norm_first"].boolean());
+        own.set("nhead", layer["self_attn"]["num_heads"]);
+        own.set("layer_norm_eps", layer["norm1"]["eps"]);
+        own.set("activation", activation_of(layer["activation"]));
+        const Json& zero = layer["self_attn"]["add_zero_attn"];
+        if (zero.is_bool() && zero.boolean())
+            throw FormatError(fmt::format(
+                "{}: layer {} attends to a token of zeros (add_zero_attn), which is not supported",
+                file.source(), name));
+        for (const Json* eps : {&layer["norm2"]["eps"], &(*at)["norm"]["eps"]})
+            if (eps->is_number() && !equal(*eps, own["layer_norm_eps"]))
+                throw FormatError(
+                    fmt::format("{}: has norms with eps = {} and {}, expected the same in all",
+                                file.source(), own["layer_norm_eps"].dump(), eps->dump()));
+        if (common.is_null()) common = own;
+        for (const auto& [key, value] : own.object())
+            if (!equal(value, common[key]))
+                throw FormatError(
+                    fmt::format("{}: layers 0 and {} have {} = {} and {}, expected the same "
+                                "in all layers",
+                                file.source(), name, key, common[key].dump(), value.dump()));
+    }
+    return common;
+}
+
 /// `in_proj_weight` has an underscore where other tensors have a dot.
 Names torch_names(const ModelSpec& spec) {
     Names out = translate(spec, torch_pairs);
@@ -65,6 +147,9 @@ Names torch_names(const ModelSpec& spec) {
 Architecture read_torch(const Checkpoint& file, const DetectOptions& options) {
     Reader r(file, options, "torch_encoder");
     r.find_prefix(torch_anchor);
+    if (r.config().is_null())
+        if (Json said = attributes(file); !said.is_null())
+            r.use_config(std::move(said), "the pickled module", true);
     use_hyper_parameters(r, file.metadata());
     ModelSpec& s = r.spec;
     const std::string fused(torch_anchor);

@@ -315,10 +315,9 @@ void image_json(const ModelSpec& s, Json& out) {
 
 }  // namespace
 
-Json ModelSpec::json() const {
+Json ModelSpec::computation() const {
     Json out;
-    out.set("family", family).set("name", name).set("trained", trained);
-    out.set("layers", Index(blocks.size())).set("width", width);
+    out.set("family", family).set("layers", Index(blocks.size())).set("width", width);
     out.set("embedding_width", embedding_width).set("vocabulary", vocabulary);
     out.set("max_tokens", max_tokens).set("positions", tsdiag::name(positions));
     out.set("position_offset", position_offset).set("padding_id", padding_id);
@@ -345,7 +344,16 @@ Json ModelSpec::json() const {
     out.set("head", std::move(output));
     Json::Array all;
     for (const BlockSpec& b : blocks) all.push_back(tsdiag::json(b));
-    out.set("blocks", all).set("recognised", lines(recognised)).set("ignored", lines(ignored));
+    return out.set("blocks", all);
+}
+
+Json ModelSpec::json() const {
+    Json out;
+    out.set("family", family).set("name", name).set("trained", trained);
+    const Json computed = computation();
+    for (const auto& [key, value] : computed.object())
+        if (key != "family") out.set(key, value);
+    out.set("recognised", lines(recognised)).set("ignored", lines(ignored));
     return out.set("defaults", lines(defaults)).set("warnings", lines(warnings));
 }
 

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -47,6 +49,17 @@ void require_range(const RawTensor& array, std::string_view source) {
         "pass --dtype f64.",
         source, index_text(Index(at), array.shape), values[at],
         largest > 1 ? "beyond" : "like all others below", Narrow::min(), Narrow::max()));
+}
+
+/// Throws `NotAvailable` naming `source` for elements that cannot be read.
+void require_readable(const RawTensor& array, std::string_view source) {
+    if (array.dtype == DType::c64 || array.dtype == DType::c128)
+        throw NotAvailable(
+            fmt::format("{}: holds complex numbers, expected real ones; save x.real.", source));
+    if (array.dtype == DType::other)
+        throw NotAvailable(
+            fmt::format("{}: has dtype {}, which cannot be read, expected real numbers.", source,
+                        array.dtype_name));
 }
 
 template <class T>
@@ -97,6 +110,7 @@ RawTensor head_of(const RawTensor& array, std::size_t axis, Index count) {
 
 std::vector<Index> integers(const RawTensor& array, std::string_view source) {
     constexpr double limit = 9007199254740992.0;  // 2^53: a double holds every integer up to here
+    require_readable(array, source);
     std::vector<double> values(std::size_t(array.count()));
     widen<double>(array, values);
     std::vector<Index> whole;
@@ -110,8 +124,64 @@ std::vector<Index> integers(const RawTensor& array, std::string_view source) {
     return whole;
 }
 
+namespace {
+
+bool fits_f32(double x) { return double(float(x)) == x; }
+bool fits_bf16(double x) {
+    return fits_f32(x) && (std::bit_cast<std::uint32_t>(float(x)) & 0xffffu) == 0;
+}
+/// 11 bits, down to 2^-24.
+bool fits_f16(double x) {
+    if (x == 0) return true;
+    constexpr int bits = 11, least = -24, most = 16;
+    int exponent = 0;
+    std::frexp(x, &exponent);
+    const double last = std::ldexp(1.0, std::max(exponent - bits, least));
+    return exponent <= most && std::trunc(x / last) == x / last;
+}
+
+}  // namespace
+
+DType precision_of(const RawTensor& array) {
+    constexpr Index looked_at = 4096, fewest = 32;
+    if (array.dtype != DType::f32 && array.dtype != DType::f64) return array.dtype;
+    if (array.shape.size() < 2 || array.count() == 0) return array.dtype;
+    RawTensor rows = array;
+    while (rows.shape.size() > 2) rows = element(rows, 0);
+    const Index cols = std::max<Index>(1, rows.shape[1]);
+    // The last of each share of the rows: the first ones of a causal P are nearly all 0.
+    const Index count = std::clamp<Index>(looked_at / cols, 1, rows.shape[0]);
+    const Index every = rows.shape[0] / count;
+    rows.offset += (every - 1) * rows.strides[0];
+    rows.strides[0] *= every;
+    rows = head_of(rows, 0, count);
+    std::vector<double> values(std::size_t(rows.count()));
+    widen<double>(rows, values);
+    std::erase_if(values, [](double x) { return !std::isfinite(x); });
+    const auto all = [&](bool (*fits)(double)) { return std::ranges::all_of(values, fits); };
+    const DType found = all(fits_bf16)  ? DType::bf16
+                        : all(fits_f16) ? DType::f16
+                        : all(fits_f32) ? DType::f32
+                                        : DType::f64;
+    std::ranges::sort(values);
+    const auto distinct = std::unique(values.begin(), values.end()) - values.begin();
+    return distinct < fewest ? array.dtype : found;
+}
+
+void require_real(const RawTensor& array, std::string_view source) {
+    require_readable(array, source);
+    if (array.scales || array.packed || array.dtype > DType::i64) return;
+    const bool two_bytes = array.dtype == DType::i16 || array.dtype == DType::u16;
+    throw FormatError(fmt::format("{}: holds {}, expected floating-point numbers; {}.", source,
+                                  name(array.dtype),
+                                  two_bytes ? "if these are the bits of bfloat16, save "
+                                              "x.view(torch.bfloat16).float()"
+                                            : "save what these integers stand for"));
+}
+
 Tensor to_tensor(const RawTensor& array, Shape shape, const Backend& backend, Type type,
                  std::string_view source, bool allow_nonfinite) {
+    require_real(array, source);
     Tensor x;
     if (const auto mapped = as_is<float>(array); type == Type::f32 && mapped)
         x = Tensor::borrow(backend, shape, *mapped, array.owner);
@@ -124,7 +194,7 @@ Tensor to_tensor(const RawTensor& array, Shape shape, const Backend& backend, Ty
     if (const Index bad = first_nonfinite(x); bad >= 0)
         throw NonFiniteError(
             fmt::format("{}: element {} is not finite, expected finite numbers; pass "
-                        "--allow-nonfinite to continue.",
+                        "--mask FILE where it is of padding, or --allow-nonfinite to continue.",
                         source, index_text(bad, array.shape)));
     return x;
 }
@@ -151,16 +221,20 @@ std::vector<Index> kept(const std::vector<bool>& keep, std::string_view source) 
 }
 
 std::vector<std::vector<bool>> read_masks(const std::string& file, Index samples, Index n) {
-    const RawTensor array = open_array(file);
+    return masks_of(open_array(file), file, samples, n);
+}
+
+std::vector<std::vector<bool>> masks_of(const RawTensor& array, const std::string& source,
+                                        Index samples, Index n) {
     const bool shared = array.shape.size() == 1;
     const bool fits =
         shared ? array.shape[0] == n
                : array.shape.size() == 2 && array.shape[0] == samples && array.shape[1] == n;
     if (!fits)
         throw ShapeError(
-            fmt::format("{}: the mask is {}, expected ({}) or ({}, {}): samples, tokens.", file,
+            fmt::format("{}: the mask is {}, expected ({}) or ({}, {}): samples, tokens.", source,
                         shape_text(array.shape), n, samples, n));
-    const std::vector<Index> values = integers(array, file);
+    const std::vector<Index> values = integers(array, source);
     std::vector<std::vector<bool>> masks;
     for (Index s = 0; s < samples; ++s) {
         std::vector<bool> keep(std::size_t(n), false);
@@ -168,10 +242,10 @@ std::vector<std::vector<bool>> read_masks(const std::string& file, Index samples
             const Index v = values[std::size_t(shared ? i : s * n + i)];
             if (v != 0 && v != 1)
                 throw FormatError(fmt::format(
-                    "{}: token {} of the mask is {}, expected 1 (keep) or 0.", file, i, v));
+                    "{}: token {} of the mask is {}, expected 1 (keep) or 0.", source, i, v));
             keep[std::size_t(i)] = v == 1;
         }
-        kept(keep, file);
+        kept(keep, source);
         masks.push_back(std::move(keep));
     }
     return masks;

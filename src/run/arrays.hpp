@@ -25,9 +25,17 @@ RawTensor head_of(const RawTensor& array, std::size_t axis, Index count);
 /// 2^53.
 std::vector<Index> integers(const RawTensor& array, std::string_view source);
 
-/// The elements of `array` as a tensor of `shape` (equal count), without a copy where possible.
-/// Throws `NonFiniteError` naming `source` and the index of the first NaN or infinity, unless
-/// allowed.
+/// Throws `FormatError` naming `source` for integers and booleans, which only code numbers.
+void require_real(const RawTensor& array, std::string_view source);
+
+/// The coarsest type that holds the elements that are looked at, of some rows: that of the
+/// computation, where an array of float32 or float64 has numbers of fewer bits.  The type of the
+/// array where these are too few to tell.
+DType precision_of(const RawTensor& array);
+
+/// The elements of `array`, real numbers, as a tensor of `shape` (equal count), without a copy
+/// where possible. Throws `NonFiniteError` naming `source` and the index of the first NaN or
+/// infinity, unless allowed.
 Tensor to_tensor(const RawTensor& array, Shape shape, const Backend& backend, Type type,
                  std::string_view source, bool allow_nonfinite);
 
@@ -42,5 +50,8 @@ std::vector<Index> kept(const std::vector<bool>& keep, std::string_view source);
 /// The mask of each sample, from a .npy file of (n) or (S, n) zeros and ones; n as expected.  An
 /// (n) mask serves all.
 std::vector<std::vector<bool>> read_masks(const std::string& file, Index samples, Index n);
+/// The same, of an array that `source` names.
+std::vector<std::vector<bool>> masks_of(const RawTensor& array, const std::string& source,
+                                        Index samples, Index n);
 
 }  // namespace tsdiag

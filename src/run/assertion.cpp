@@ -105,6 +105,8 @@ Known known(const MetricRow& row) {
     return out;
 }
 
+constexpr std::string_view no_layer = "a number of each layer, of which none is named (:last)";
+
 Known lacking(std::string reason) {
     Known out;
     out.reason = std::move(reason);
@@ -207,8 +209,7 @@ Known known_number(const NumberName& name, const MeasuredResult& of) {
             name.head.kind == Kind::none ? without_head(heads) : with_head(heads, name.head);
     if (name.layer.kind == Kind::none) {
         const auto whole = numbers.find(-1);
-        if (whole == numbers.end())
-            return lacking("it is a number of each layer; name one, such as :last");
+        if (whole == numbers.end()) return lacking(std::string(no_layer));
         return whole->second;
     }
     numbers.erase(-1);
@@ -274,6 +275,21 @@ Known difference(const Known& a, const std::string& of_a, const Known& b, const 
     return out;
 }
 
+/// Refuses a stage, a layer or a head that the metric has in no result.
+void refuse_other_places(const NumberName& name, const Metric& metric, const Refuse& refuse) {
+    const bool of_states =
+        metric.of == Of::state || metric.of == Of::step || metric.of == Of::gradient;
+    if (metric.of == Of::series && (!name.stage.empty() || name.layer.kind != Kind::none))
+        refuse(fmt::format("{} is a number of a whole series", metric.name));
+    if (name.head.kind != Kind::none && metric.of != Of::head && metric.of != Of::curve)
+        refuse(fmt::format("{} is no number of a head", metric.name));
+    if (name.stage.empty() || name.stage == metric.stage) return;
+    if (!of_states) refuse(fmt::format("{} has the stage {} only", metric.name, metric.stage));
+    const std::span<const std::string_view> all = state_stages();
+    if (std::ranges::find(all, name.stage) == all.end())
+        refuse(fmt::format("'{}' is not a stage ({})", name.stage, fmt::join(all, ", ")));
+}
+
 /// METRIC@STAGE:LAYER.HEAD; `text` is what the user wrote.
 NumberName number_name(std::string rest, const std::string& option, const std::string& text,
                        const Refuse& refuse) {
@@ -293,7 +309,10 @@ NumberName number_name(std::string rest, const std::string& option, const std::s
         rest.resize(stage);
     }
     out.metric = rest;
-    if (find_metric(out.metric)) return out;
+    if (const Metric* metric = find_metric(out.metric)) {
+        refuse_other_places(out, *metric, refuse);
+        return out;
+    }
     std::vector<std::string> names;
     for (const Metric* metric : metrics()) names.emplace_back(metric->name);
     const std::string near = nearest(out.metric, names);
@@ -329,7 +348,13 @@ std::optional<double> number_of(const NumberName& name, const MeasuredResult& re
 
 std::vector<Judgement> judge(const Assertion& assertion, std::span<const MeasuredResult> results) {
     std::vector<Judgement> out;
-    const auto number = [&](std::size_t i) { return known_number(assertion.number, results[i]); };
+    const auto number = [&](std::size_t i) {
+        const Known found = known_number(assertion.number, results[i]);
+        if (found.reason == no_layer)
+            refuse_assertion(assertion.text,
+                             fmt::format("{} is {}", assertion.number.metric, no_layer));
+        return found;
+    };
     if (assertion.minus) {
         const MeasuredResult &a = results[*assertion.result], &b = results[*assertion.minus];
         out.push_back(judgement(

@@ -55,7 +55,8 @@ Json describe_model(const Subject& subject, const Totals& totals) {
     return model;
 }
 
-Json describe_trace_model(const Subject& subject, const TraceOptions& options) {
+Json describe_trace_model(const Subject& subject, const TraceOptions& options,
+                          const Totals& totals) {
     const TraceSummary summary = summarise_trace(*subject.file);
     const TraceNotes notes = describe_trace(*subject.file, options);
     Json model;
@@ -67,9 +68,8 @@ Json describe_trace_model(const Subject& subject, const TraceOptions& options) {
     model.set("recognised", lines(notes.recognised)).set("ignored", lines(notes.ignored));
     model.set("defaults", lines(notes.defaults));
     if (!notes.warnings.empty()) model.set("warnings", lines(notes.warnings));
-    Json::Array a2;
-    for (Index layer = 0; layer < summary.layers; ++layer) a2.emplace_back(options.a2.value_or(1));
-    return model.set("a2", std::move(a2));
+    if (Json a2 = gains(totals); !a2.array().empty()) model.set("a2", std::move(a2));
+    return model;
 }
 
 Json describe_settings(const RunOptions& options, const std::vector<std::string>& metrics,

@@ -8,7 +8,8 @@
 namespace tsdiag {
 
 Json describe_model(const Subject& subject, const Totals& totals);
-Json describe_trace_model(const Subject& subject, const TraceOptions& options);
+Json describe_trace_model(const Subject& subject, const TraceOptions& options,
+                          const Totals& totals);
 Json describe_settings(const RunOptions& options, const std::vector<std::string>& metrics,
                        Index memory, Index layers);
 /// The definition of each metric.

@@ -120,6 +120,7 @@ Index InputSource::longest() const {
 std::vector<std::string> InputSource::warnings() const {
     std::vector<std::string> out;
     if (!assumption_.empty()) out.push_back(assumption_);
+    if (!unprocessed_.empty()) out.push_back(unprocessed_);
     const bool within = tokens_ <= spec_.max_tokens || spec_.max_tokens == 0;
     if (within || spec_.hard_limit() > 0 || spec_.blocks.front().attention.rotary.columns == 0)
         return out;
@@ -244,6 +245,12 @@ void InputSource::read_rows() {
 void InputSource::read_images() {
     settle_images();
     array_ = open_array(file_);
+    if (array_->dtype == DType::u8)
+        throw FormatError(
+            fmt::format("{}: holds bytes, expected what the model's preprocessing makes of them; "
+                        "pass the pictures "
+                        "by --images.",
+                        file_));
     const std::vector<std::int64_t>& shape = array_->shape;
     const std::array<Index, 3> one{spec_.channels, spec_.image_height, spec_.image_width};
     by_sample_ = shape.size() == 4;
@@ -254,6 +261,16 @@ void InputSource::read_images() {
             "{}: is {}, expected ({}, {}, {}) or (samples, {}, {}, {}): channels, height, width.",
             file_, shape_text(shape), one[0], one[1], one[2], one[0], one[1], one[2]));
     settle_samples(by_sample_ ? shape[0] : 1);
+    constexpr double largest = 16;  // of what is divided by a deviation of 0.2, or not
+    const RawTensor first = by_sample_ ? element(*array_, 0) : *array_;
+    std::vector<double> values(std::size_t(first.count()));
+    widen<double>(first, values);
+    if (const double most = *std::ranges::max_element(values); most > largest)
+        unprocessed_ = fmt::format(
+            "{} has numbers up to {:.4g}, as pictures before the model's preprocessing; pass "
+            "pictures by "
+            "--images",
+            file_, most);
 }
 
 Index symbol_id(const ModelSpec& spec, Index symbol) {

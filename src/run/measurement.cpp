@@ -74,6 +74,8 @@ Measurement::Measurement(MeasurementSettings settings, Sink& out)
     common.by_name = settings_.by_name;
     common.heads = settings_.heads;
     common.maps = settings_.maps;
+    common.state_rounding = settings_.state_rounding;
+    common.map_rounding = settings_.map_rounding;
     common.accuracy = settings_.accuracy;
     common.route = settings_.route;
     common.cross_check = settings_.cross_check;

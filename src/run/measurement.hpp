@@ -25,7 +25,8 @@ struct MeasurementSettings {
     std::vector<Index> heads;                   ///< empty: all
     std::vector<std::pair<Index, Index>> maps;
     bool allow_nonfinite = false;
-    double accuracy = usual_accuracy;  ///< of spectra
+    double state_rounding = 0, map_rounding = 0;  ///< as those of `ProbeSettings`
+    double accuracy = usual_accuracy;             ///< of spectra
     std::string route = "auto";
     Index cross_check = 0;
     Index first_heard = 0;  ///< layers before it are computed alike, but known: they say nothing

@@ -276,9 +276,17 @@ void measure_trace(Work& work, const Subject& subject) {
     settings.trace = options.trace;
     settings.type = options.dtype.value_or(summary.float64 ? Type::f64 : Type::f32);
     settings.samples = options.samples > 0 ? options.samples : summary.samples;
-    settings.mask_source = options.mask;
-    if (!options.mask.empty())
-        settings.masks = read_masks(options.mask, settings.samples, summary.tokens);
+    settings.mask_source = options.mask.empty() ? "attention_mask" : options.mask;
+    settings.masks = saved_masks(*subject.file, settings.samples);
+    if (!options.mask.empty()) {
+        auto given = read_masks(options.mask, settings.samples, summary.tokens);
+        if (!settings.masks.empty() && settings.masks != given)
+            throw UsageError(fmt::format(
+                "--mask {}: hides other tokens than attention_mask in {}; expected one of both, or "
+                "the same in both.",
+                options.mask, subject.argument));
+        settings.masks = std::move(given);
+    }
     settings.memory = row_budget(work, sizes_of(work, summary, settings), 1);
     settings.first_layer = options.first_layer;
     settings.last_layer = options.last_layer;
@@ -286,17 +294,21 @@ void measure_trace(Work& work, const Subject& subject) {
 
     mark_phase(options, "open");
     work.phases.begin("measure");
-    Measurement measurement(measurement_settings(work, summary.layers, settings.samples),
-                            work.result.table);
-    for (std::string& note : replay(*subject.file, work.backend, measurement, settings))
-        work.warnings.push_back(std::move(note));
+    MeasurementSettings measured = measurement_settings(work, summary.layers, settings.samples);
+    measured.state_rounding = std::max(measured.state_rounding, summary.state_rounding);
+    measured.map_rounding = std::max(measured.map_rounding, summary.map_rounding);
+    Measurement measurement(std::move(measured), work.result.table);
+    Replayed replayed = replay(*subject.file, work.backend, measurement, settings);
+    std::ranges::move(replayed.notes, std::back_inserter(work.warnings));
     work.phases.end();
 
     Json input;
     input.set("kind", "trace").set("tokens", summary.tokens).set("samples", settings.samples);
     Json& run = work.result.run;
     run.set("dtype", settings.type == Type::f32 ? "float32" : "float64");
-    run.set("model", describe_trace_model(subject, options.trace));
+    Json model = describe_trace_model(subject, options.trace, measurement.totals());
+    if (!replayed.no_attention.empty()) model.set("no_attention", replayed.no_attention);
+    run.set("model", std::move(model));
     run.set("input", input.set("trials", Index(1)));
     run.set("settings", describe_settings(options, work.metrics, work.memory, summary.layers));
     run.set("schema", describe_metrics(work.metrics));

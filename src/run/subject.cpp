@@ -1,9 +1,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "trace/batches.hpp"
+#include "trace/trace.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/file.hpp"
 #include "tsdiag/layouts.hpp"
@@ -65,6 +67,78 @@ fs::path find_config(const SubjectOptions& options, const fs::path& model, bool 
         fmt::format("{} has no model_type and was not read (pass it with --config to read it)",
                     beside.string()));
     return {};
+}
+
+/// The family that a configuration in a file is of: by its `model_type`, or by the class of
+/// Transformers that it is pickled from; empty: it is none.
+std::string family_of(const Json& config) {
+    constexpr std::string_view module = ".configuration_";
+    if (!config.is_object()) return {};
+    const Json& type = config["model_type"];
+    if (type.is_string() && std::ranges::any_of(architectures(), [&](const ArchitectureEntry* one) {
+            return one->name == type.string();
+        }))
+        return type.string();
+    const Json& kind = config["__class__"];
+    const std::string name = kind.is_string() ? kind.string() : std::string();
+    const std::size_t begin = name.find(module);
+    if (!name.starts_with("transformers.") || begin == std::string::npos) return {};
+    const std::size_t from = begin + module.size();
+    return name.substr(from, name.find('.', from) - from);
+}
+
+struct SavedConfig {
+    Json config = {};
+    bool of_script = false;  ///< among all arguments of a training
+};
+
+/// The configuration that a file has beside its tensors: an attribute of a pickled model, or what a
+/// training saved with it; null where there is none that says of which family it is.
+SavedConfig saved_config(const Json& metadata) {
+    for (const Json* at : {&metadata, &metadata["model"], &metadata["module"], &metadata["net"],
+                           &metadata["hyper_parameters"], &metadata["hparams"]})
+        for (const Json* config : {&(*at)["config"], &(*at)["model_config"], at}) {
+            const std::string family = family_of(*config);
+            if (family.empty()) continue;
+            SavedConfig out{.config = {}, .of_script = config == at};
+            out.config.set("model_type", family);
+            for (const auto& [key, value] : config->object())
+                if (key != "model_type" && !key.starts_with('_')) out.config.set(key, value);
+            return out;
+        }
+    return {};
+}
+
+/// Throws `FormatError` where the configuration beside a file and the one in it differ in a number,
+/// a word or a switch.
+void require_same_config(const SubjectOptions& options, const Json& beside, const std::string& name,
+                         const Json& saved) {
+    if (!options.config.empty() || !saved.is_object() || !beside.is_object()) return;
+    const auto plain = [](const Json& v) { return v.is_number() || v.is_bool() || v.is_string(); };
+    for (const auto& [key, value] : saved.object()) {
+        const Json& other = beside[key];
+        if (changes_no_state(key, value) && changes_no_state(key, other)) continue;
+        const bool numbers = value.is_number() && other.is_number();
+        const bool same = numbers ? value.number() == other.number() : value.dump() == other.dump();
+        if (plain(value) && plain(other) && !same && key != "transformers_version" &&
+            key != "torch_dtype" && key != "dtype")
+            throw FormatError(
+                fmt::format("{}: says {} = {}, but {} beside it {}; pass the one that is right "
+                            "with --config FILE.",
+                            options.model, key, value.dump(), name, other.dump()));
+    }
+}
+
+/// Throws `FormatError` for an adapter in the folder of a model, which Transformers loads with it.
+void refuse_adapter(const std::string& model) {
+    std::error_code failed;
+    const fs::path folder = model, adapter = folder / "adapter_config.json";
+    if (!fs::is_directory(folder, failed) || !fs::exists(adapter, failed)) return;
+    throw FormatError(fmt::format(
+        "{}: has an adapter beside the model ({}), which Transformers loads with it; merge both "
+        "(merge_and_unload) and save the result, or name the file of the model to measure it "
+        "alone.",
+        model, adapter.filename().string()));
 }
 
 bool describes_a_file(const SubjectOptions& options) {
@@ -162,6 +236,8 @@ Subject open_subject(const SubjectOptions& options) {
         subject.file = std::move(file);
         return subject;
     }
+    const std::string other = options.map.empty() ? other_dump(*file) : std::string();
+    refuse_adapter(options.model);
     subject.file = unwrap(std::move(file), &subject.notes);
     const ModuleFolder modules = module_folder(options.model);
     if (!modules.others.empty())
@@ -180,6 +256,17 @@ Subject open_subject(const SubjectOptions& options) {
         detection.config_name = config.string();
         subject.notes.push_back(fmt::format("configuration: {}", config.string()));
     }
+    // The metadata of safetensors are texts about the file.
+    SavedConfig saved = subject.file->format().starts_with("safetensors")
+                            ? SavedConfig()
+                            : saved_config(subject.file->metadata());
+    require_same_config(options, detection.config, detection.config_name, saved.config);
+    if (detection.config.is_null() && !saved.config.is_null()) {
+        detection.config = std::move(saved.config);
+        detection.config_of_script = saved.of_script;
+        detection.config_name = "the configuration in the file";
+        subject.notes.push_back("configuration: in the file itself");
+    }
     detection.heads = options.heads;
     detection.width = options.width;
     detection.memory_tokens = options.memory_tokens;
@@ -189,7 +276,12 @@ Subject open_subject(const SubjectOptions& options) {
     subject.file = apply_packing(std::move(subject.file), detection.config, scaled);
     subject.file = apply_layout(std::move(subject.file), detection.config, subject.notes);
     if (!options.map.empty()) use_map(options.map, subject, detection, scaled);
-    subject.architecture = detect(*subject.file, detection);
+    try {
+        subject.architecture = detect(*subject.file, detection);
+    } catch (const FormatError&) {
+        if (other.empty()) throw;
+        throw FormatError(fmt::format("{}: {}.", options.model, other));
+    }
     std::ranges::move(scaled, std::back_inserter(subject.architecture.spec.warnings));
     return subject;
 }

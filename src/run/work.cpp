@@ -92,6 +92,9 @@ MeasurementSettings measurement_settings(const Work& work, Index layers, Index s
     settings.heads = options.heads;
     settings.maps = options.maps;
     settings.allow_nonfinite = options.allow_nonfinite;
+    if (options.products != Products::exact)
+        settings.state_rounding = settings.map_rounding =
+            options.products == Products::tf32 ? 0x1p-11 : 0x1p-8;
     settings.accuracy = options.tolerance;
     settings.route = options.spectra;
     settings.cross_check = options.cross_check;

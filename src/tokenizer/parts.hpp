@@ -61,6 +61,7 @@ class AddedTokens {
   public:
     void add(AddedToken token);
     bool empty() const { return tokens_.empty(); }
+    const std::vector<AddedToken>& all() const { return tokens_; }
     /// The parts of `text`; those with an id are tokens.
     struct Part {
         Id id = none;
@@ -78,6 +79,7 @@ class AddedTokens {
 struct Parts {
     std::string source;
     Normalizer normalizer;  ///< may be empty
+    Normalizer inside;      ///< of what is behind an added token; empty: `normalizer`
     PreTokenizer pre_tokenizer;
     std::unique_ptr<Model> model;
     AddedTokens raw, normalised;  ///< found before and after normalisation
@@ -154,6 +156,34 @@ std::shared_ptr<Parts> read_meta_ranks(const std::filesystem::path& file, const 
 /// The tokenizer of the ranks of tiktoken, NAME.tiktoken; the name tells how words are divided.
 std::shared_ptr<Parts> read_tiktoken(const std::filesystem::path& file);
 
+/// The JSON file of that name in `folder`; null where there is none.
+Json json_beside(const std::filesystem::path& folder, const char* name);
+
+// declared_tokens.cpp
+/// What becomes of a declared token that the tokenizer does not have.
+enum class Missing {
+    added,     ///< it has the id that is said, else the next one: beside a vocabulary
+    appended,  ///< it gets the next id, which the one that is said must be: tokenizer.json
+    refused,   ///< tokenizer.model
+};
+/// Adds the tokens of added_tokens.json, special_tokens_map.json and tokenizer_config.json in
+/// `folder`
+/// (`added_tokens_decoder`, `additional_special_tokens`, `bos_token`, ...) to `parts`, ready to be
+/// searched for.  `own`: tokens of the tokenizer beyond its vocabulary and added tokens.
+/// Throws `FormatError` where a token has two ids, or is otherwise (`lstrip`, `rstrip`,
+/// `single_word`) in a tokenizer.json, and for `split_special_tokens`.
+void add_declared_tokens(const std::filesystem::path& folder, Parts& parts, Missing missing,
+                         std::unordered_map<std::string, Id> own = {});
+/// The token that these files give that role ("unk_token"); `otherwise` where they do not.
+/// Throws `FormatError` where they differ.
+std::string declared_name(const std::filesystem::path& folder, const char* key,
+                          const std::string& otherwise);
+
+/// Refuses a tokenizer_config.json in `folder` that says otherwise than `json`, a tokenizer.json,
+/// on lower case, accents, Chinese characters or the space before a text: which of the two
+/// Transformers obeys depends on the class.  Compared is what has an effect: accents that are null
+/// go with capitals.
+void require_same_flags(const std::filesystem::path& folder, const Json& json);
 /// Refuses a tokenizer_config.json in `folder` whose `add_bos_token` or `add_eos_token` says
 /// otherwise than the tokenizer: libraries differ on which of the two is obeyed.
 void require_agreement(const std::filesystem::path& folder, const Parts& parts);

@@ -4,6 +4,7 @@
 
 #include "parts.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/file.hpp"
 #include "tsdiag/text.hpp"
 
 namespace tsdiag::tokenizer {
@@ -78,6 +79,14 @@ void Component::refuse_value(std::string_view key) const {
                                   : "absent";
     throw FormatError(
         fmt::format("{}: '{}' is {}, which is not supported; {}.", where_, key, found, instead));
+}
+
+Json json_beside(const std::filesystem::path& folder, const char* name) {
+    constexpr std::uint64_t largest = std::uint64_t{64} << 20;
+    const std::filesystem::path file = folder / name;
+    std::error_code failed;
+    if (!std::filesystem::exists(file, failed)) return {};
+    return Json::parse(file_text(file, "a configuration", largest), file.string());
 }
 
 }  // namespace tsdiag::tokenizer

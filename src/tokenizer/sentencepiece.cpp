@@ -90,9 +90,7 @@ void add_token(Parts& parts, AddedTokens& where, const std::string& content, Id 
     where.add(std::move(token));
 }
 
-void read_sentence_pieces(const SentencePieces& p, const std::string& source, Parts& parts) {
-    bool words = true;  // no piece reaches from one word into the next
-    parts.model = p.unigram ? scored(p, source, words) : merged(p, source);
+Normalizer normalizer_of(const SentencePieces& p, const std::string& source) {
     Json::Array steps;
     const auto replace = [&](const char* kind, std::string_view what, std::string_view with) {
         steps.push_back(
@@ -106,13 +104,19 @@ void read_sentence_pieces(const SentencePieces& p, const std::string& source, Pa
     replace("String", " ", space_mark);
     // As in the library: at the end also those that were marks before.
     if (p.single_spaces) replace("Regex", std::string(space_mark) + R"(+\z)", "");
-    parts.normalizer = normalizer_of(of_type("Sequence").set("normalizers", std::move(steps)));
-    if (!p.charsmap.empty())
-        parts.normalizer = [first = precompiled(p.charsmap, source), then = parts.normalizer](
-                               std::string& text, const Limits& limits) {
-            first(text, limits);
-            then(text, limits);
-        };
+    Normalizer spaces = normalizer_of(of_type("Sequence").set("normalizers", std::move(steps)));
+    if (p.charsmap.empty()) return spaces;
+    return [first = precompiled(p.charsmap, source), then = std::move(spaces)](
+               std::string& text, const Limits& limits) {
+        first(text, limits);
+        then(text, limits);
+    };
+}
+
+void read_sentence_pieces(const SentencePieces& p, const std::string& source, Parts& parts) {
+    bool words = true;  // no piece reaches from one word into the next
+    parts.model = p.unigram ? scored(p, source, words) : merged(p, source);
+    parts.normalizer = normalizer_of(p, source);
     if (!p.unigram || !words) return;
     const Json division = of_type("Split")
                               .set("pattern", Json().set("String", space_mark))

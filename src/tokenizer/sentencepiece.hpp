@@ -31,5 +31,7 @@ void add_joins(Bpe& model, const SentencePieces& pieces, const std::string& sour
 void add_token(Parts& parts, AddedTokens& where, const std::string& content, Id id);
 
 Normalizer normalizer_of(const Json& json);
+/// The rules of the model and what it makes of spaces.
+Normalizer normalizer_of(const SentencePieces& pieces, const std::string& source);
 
 }  // namespace tsdiag::tokenizer

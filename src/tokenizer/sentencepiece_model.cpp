@@ -187,21 +187,39 @@ class ModelReader {
 constexpr std::array<std::string_view, 6> known_types{"llama", "mistral", "mixtral",
                                                       "gemma", "gemma2",  "gemma3_text"};
 
-/// Refuses tokens that are added to those of the model, or in place of them.
-void require_own_tokens(const Json& config, const SentencePieces& pieces,
-                        const std::string& source) {
-    const Json& added = config["added_tokens_decoder"];
-    if (!added.is_object()) return;
-    for (const auto& [id, token] : added.object()) {
-        const Json& content = token["content"];
-        const auto own = std::ranges::find(pieces.tokens,
-                                           content.is_string() ? content.string() : std::string());
-        if (own == pieces.tokens.end() || std::to_string(own - pieces.tokens.begin()) != id)
-            throw FormatError(fmt::format(
-                "{}: adds the token '{}' to tokenizer.model, which is not supported; name a "
-                "tokenizer.json with --tokenizer FILE.",
-                source, visible(shortened(content.is_string() ? content.string() : id, 60))));
-    }
+/// Refuses what tokenizer_config.json asks of SentencePiece beyond the text's own division.
+void require_plain(const Json& config, const SentencePieces& pieces, const std::string& source) {
+    const auto refuse = [&](const std::string& what) {
+        throw FormatError(
+            fmt::format("{}: tokenizer_config.json has {}; name a tokenizer.json with --tokenizer "
+                        "FILE, or pass "
+                        "ids with --input ids:FILE.",
+                        source, what));
+    };
+    const Json& prefix = config["add_prefix_space"];
+    if (prefix.is_bool() && prefix.boolean() != pieces.space_before)
+        refuse(fmt::format("add_prefix_space {}, but the model puts {} before a text",
+                           prefix.boolean(), pieces.space_before ? "a space" : "no space"));
+    const Json& options = config["sp_model_kwargs"];
+    if (options.is_null()) return;
+    if (!options.is_object()) refuse("sp_model_kwargs that are no object");
+    // Without enable_sampling those of sampling have no effect.
+    constexpr std::array<std::string_view, 3> idle{"alpha", "nbest_size", "num_threads"};
+    for (const auto& [key, value] : options.object())
+        if (std::ranges::find(idle, key) == idle.end() && !value.is_null() &&
+            !(value.is_bool() && !value.boolean()))
+            refuse(fmt::format("'{}' {} in sp_model_kwargs, which is not supported",
+                               visible(shortened(key, 60)), visible(shortened(value.dump(), 60))));
+}
+
+/// `legacy` false: no space is put before what is behind a token inside the text.
+void obey_legacy(const Json& config, SentencePieces pieces, const std::string& source,
+                 Parts& parts) {
+    const Json& legacy = config["legacy"];
+    if (!legacy.is_bool() || legacy.boolean() || !pieces.space_before || pieces.single_spaces)
+        return;
+    pieces.space_before = false;
+    parts.inside = normalizer_of(pieces, source);
 }
 
 }  // namespace
@@ -238,16 +256,27 @@ std::shared_ptr<Parts> read_sentence_model(const fs::path& file, const Json& con
             "file with --tokenizer to put nothing.",
             source, fmt::join(known_types, ", "),
             type.is_string() ? visible(shortened(type.string(), 60)) : "nothing"));
-    require_own_tokens(tokenizer_config, p, source);
-    const auto around = [&](const char* key, bool otherwise, Id id, std::vector<Id>& where) {
+    require_plain(tokenizer_config, p, source);
+    obey_legacy(tokenizer_config, p, source, *parts);
+    std::unordered_map<std::string, Id> unused;
+    for (std::size_t i = 0; i < p.tokens.size(); ++i)
+        if (p.types[i] == Piece::unused) unused.emplace(p.tokens[i], Id(i));
+    const fs::path folder = file.parent_path();
+    add_declared_tokens(folder, *parts, Missing::refused, std::move(unused));
+    const auto around = [&](const char* key, const char* name, bool otherwise, Id id,
+                            std::vector<Id>& where) {
         const Json& said = tokenizer_config[key];
         if (!(said.is_bool() ? said.boolean() : otherwise)) return;
+        // The token of that name, if one is declared.
+        const std::string named = declared_name(folder, name, "");
+        for (const auto& [own, content] : parts->added)
+            if (!named.empty() && content == named) id = own;
         if (id < 0 || id >= Id(p.tokens.size()))
             throw FormatError(fmt::format("{}: has no token for {}.", source, key));
         where = {id};
     };
-    around("add_bos_token", true, model.first, parts->before);
-    around("add_eos_token", false, model.last, parts->after);
+    around("add_bos_token", "bos_token", true, model.first, parts->before);
+    around("add_eos_token", "eos_token", false, model.last, parts->after);
     return parts;
 }
 

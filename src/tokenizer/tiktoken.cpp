@@ -207,6 +207,7 @@ std::shared_ptr<Parts> read_meta_ranks(const fs::path& file, const std::string& 
             "{}: has the ranks of {}, but config.json says '{}'; name the file with --tokenizer "
             "to put nothing around a text.",
             source, known->model_types.front(), visible(shortened(said, 60))));
+    add_declared_tokens(file.parent_path(), *parts, Missing::refused);
     const Json& begins = tokenizer_config["add_bos_token"];
     if (!begins.is_bool() || begins.boolean()) parts->before = {known->tokens.front().first};
     return parts;

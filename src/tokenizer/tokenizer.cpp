@@ -59,7 +59,8 @@ class Division {
   private:
     void plain(std::string_view text, bool first) {
         std::string own(text);
-        if (parts_.normalizer) parts_.normalizer(own, limits_);
+        const Normalizer& normalizer = first || !parts_.inside ? parts_.normalizer : parts_.inside;
+        if (normalizer) normalizer(own, limits_);
         if (parts_.normalised.empty()) return words(own, first);
         for (const AddedTokens::Part& part : parts_.normalised.divide(own, limits_.deadline))
             if (part.id != none)

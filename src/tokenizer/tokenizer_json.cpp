@@ -6,9 +6,13 @@
 #include "tsdiag/output.hpp"
 #include "tsdiag/text.hpp"
 #include "tsdiag/tokenizer.hpp"
+#include "unicode.hpp"
 
 /// tokenizer.json, as the tokenizers library of Hugging Face writes it.
 namespace tsdiag::tokenizer {
+
+namespace fs = std::filesystem;
+
 namespace {
 
 void read_added(const Component& c, Parts& parts, const Limits& limits) {
@@ -60,6 +64,89 @@ std::shared_ptr<Parts> read_tokenizer_json(const Json& json, const std::string& 
     return parts;
 }
 
+namespace {
+
+bool is(const Json& part, std::string_view type) {
+    return part["type"].is_string() && part["type"].string() == type;
+}
+
+/// Compares a tokenizer_config.json with the parts of a tokenizer.json.
+class SameFlags {
+  public:
+    SameFlags(const Json& config, std::string source)
+        : config_(config), source_(std::move(source)) {}
+
+    void require(const Json& part, const char* of, const char* key, const char* own) const {
+        const Json &said = config_[key], &has = part[own];
+        if (!is(part, of) || !said.is_bool() || !has.is_bool() || said.boolean() == has.boolean())
+            return;
+        refuse(key, fmt::format("{} of tokenizer.json is {}", own, has.boolean()));
+    }
+    /// They are stripped where capitals are, unless it is said.
+    void require_accents(const Json& part) const {
+        const Json &said = config_["strip_accents"], &has = part["strip_accents"];
+        if (!is(part, "BertNormalizer") || !config_.contains("strip_accents")) return;
+        const bool lower = !part["lowercase"].is_bool() || part["lowercase"].boolean();
+        const bool own = has.is_bool() ? has.boolean() : lower;
+        if ((said.is_bool() ? said.boolean() : lower) == own) return;
+        refuse("strip_accents",
+               fmt::format("tokenizer.json {} accents (its strip_accents is {}, its lowercase {})",
+                           own ? "strips" : "keeps", has.dump(), lower));
+    }
+    /// That of a Metaspace or Prepend, which false contradicts.
+    void require_space(const Json& part) const {
+        const Json& said = config_["add_prefix_space"];
+        if (!said.is_bool() || said.boolean()) return;
+        const Json &scheme = part["prepend_scheme"], &old = part["add_prefix_space"],
+                   &text = part["prepend"];
+        const bool metaspace =
+            is(part, "Metaspace") &&
+            (scheme.is_string() ? scheme.string() != "never" : !old.is_bool() || old.boolean());
+        const bool prepends = is(part, "Prepend") && text.is_string() &&
+                              (text.string() == space_mark || text.string() == " ");
+        if (metaspace || prepends)
+            refuse("add_prefix_space",
+                   fmt::format("{} of tokenizer.json puts a space before a text",
+                               metaspace ? "Metaspace" : "Prepend"));
+    }
+
+  private:
+    [[noreturn]] void refuse(const char* key, const std::string& own) const {
+        throw FormatError(fmt::format(
+            "{}: {} is {}, but {}; name the file that is right with --tokenizer FILE, or pass ids "
+            "with --input ids:FILE.",
+            source_, key, config_[key].dump(), own));
+    }
+
+    const Json& config_;
+    std::string source_;
+};
+
+template <class F>
+void each_part(const Json& whole, const char* list, const F& f) {
+    f(whole);
+    if (whole[list].is_array())
+        for (const Json& part : whole[list].array()) f(part);
+}
+
+}  // namespace
+
+void require_same_flags(const fs::path& folder, const Json& json) {
+    const Json config = json_beside(folder, "tokenizer_config.json");
+    if (!config.is_object()) return;
+    const SameFlags same(config, (folder / "tokenizer_config.json").string());
+    each_part(json["normalizer"], "normalizers", [&](const Json& part) {
+        same.require(part, "BertNormalizer", "do_lower_case", "lowercase");
+        same.require_accents(part);
+        same.require(part, "BertNormalizer", "tokenize_chinese_chars", "handle_chinese_chars");
+        same.require_space(part);
+    });
+    each_part(json["pre_tokenizer"], "pretokenizers", [&](const Json& part) {
+        same.require(part, "ByteLevel", "add_prefix_space", "add_prefix_space");
+        same.require_space(part);
+    });
+}
+
 }  // namespace tsdiag::tokenizer
 
 namespace tsdiag {
@@ -93,8 +180,9 @@ std::vector<fs::path> tokenizer_files(const fs::path& path) {
         path.extension() == ".gguf")
         return {path};
     std::vector<fs::path> found;
-    for (const char* name : {"tokenizer.json", "tokenizer_config.json", "config.json", "vocab.txt",
-                             "vocab.json", "merges.txt", "added_tokens.json", "tokenizer.model"}) {
+    for (const char* name :
+         {"tokenizer.json", "tokenizer_config.json", "config.json", "vocab.txt", "vocab.json",
+          "merges.txt", "added_tokens.json", "special_tokens_map.json", "tokenizer.model"}) {
         std::error_code failed;
         if (fs::is_regular_file(folder_of(path) / name, failed))
             found.push_back(folder_of(path) / name);
@@ -117,9 +205,13 @@ Tokenizer open_tokenizer(const fs::path& path) {
     const fs::path file = is_file ? path : folder / "tokenizer.json";
     if (is_file || fs::exists(file, failed)) {
         const std::string text = file_text(file, "a tokenizer.json", largest_tokenizer);
-        auto parts =
-            tokenizer::read_tokenizer_json(Json::parse(text, file.string()), file.string());
-        if (!is_file) tokenizer::require_agreement(folder, *parts);
+        const Json json = Json::parse(text, file.string());
+        auto parts = tokenizer::read_tokenizer_json(json, file.string());
+        if (!is_file) {
+            tokenizer::add_declared_tokens(folder, *parts, tokenizer::Missing::appended);
+            tokenizer::require_agreement(folder, *parts);
+            tokenizer::require_same_flags(folder, json);
+        }
         parts->notes.push_back(fmt::format("{} {}", file.filename().string(), sha256(text)));
         return Tokenizer(std::move(parts));
     }

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "models.hpp"
 #include "parts.hpp"
@@ -23,16 +24,72 @@ bool is_there(const fs::path& file) {
     return fs::exists(file, failed);
 }
 
+/// Keys of a tokenizer_config.json that do not decide the ids of one text.
+constexpr std::array<std::string_view, 32> without_effect{"model_max_length",
+                                                          "tokenizer_class",
+                                                          "name_or_path",
+                                                          "special_tokens_map_file",
+                                                          "tokenizer_file",
+                                                          "clean_up_tokenization_spaces",
+                                                          "padding_side",
+                                                          "truncation_side",
+                                                          "model_input_names",
+                                                          "errors",
+                                                          "use_fast",
+                                                          "max_len",
+                                                          "init_inputs",
+                                                          "processor_class",
+                                                          "chat_template",
+                                                          "auto_map",
+                                                          "trust_remote_code",
+                                                          "spaces_between_special_tokens",
+                                                          "max_length",
+                                                          "stride",
+                                                          "truncation_strategy",
+                                                          "truncation",
+                                                          "padding",
+                                                          "pad_to_multiple_of",
+                                                          "pad_token_type_id",
+                                                          "return_token_type_ids",
+                                                          "trim_offsets",
+                                                          "full_tokenizer_file",
+                                                          "backend",
+                                                          "is_local",
+                                                          "local_files_only",
+                                                          "padding_strategy"};
+/// Those that `Declarations` reads.
+constexpr std::array<std::string_view, 10> of_tokens{"added_tokens_decoder",
+                                                     "additional_special_tokens",
+                                                     "extra_special_tokens",
+                                                     "bos_token",
+                                                     "eos_token",
+                                                     "unk_token",
+                                                     "sep_token",
+                                                     "pad_token",
+                                                     "cls_token",
+                                                     "mask_token"};
+
+/// Throws `FormatError` for a key that is neither of these nor one of `read`, unless it is null or
+/// false.
+void require_known_keys(const Json& config, const fs::path& folder,
+                        std::initializer_list<std::string_view> read) {
+    if (!config.is_object()) return;
+    const auto in = [](const auto& list, std::string_view key) {
+        return std::find(list.begin(), list.end(), key) != list.end();
+    };
+    for (const auto& [key, value] : config.object())
+        if (!value.is_null() && !(value.is_bool() && !value.boolean()) &&
+            !in(without_effect, key) && !in(of_tokens, key) && !in(read, key))
+            throw FormatError(fmt::format(
+                "{}: has a '{}', which is not supported beside a vocabulary; name a tokenizer.json "
+                "with --tokenizer FILE, or pass ids with --input ids:FILE.",
+                (folder / "tokenizer_config.json").string(), visible(shortened(key, 60))));
+}
+
 std::string text_of(const fs::path& file, Parts& parts) {
     std::string text = file_text(file, "a vocabulary", largest_vocabulary);
     parts.notes.push_back(fmt::format("{} {}", file.filename().string(), sha256(text)));
     return text;
-}
-
-Json json_beside(const fs::path& folder, const char* name) {
-    const fs::path file = folder / name;
-    if (!is_there(file)) return Json{};
-    return Json::parse(file_text(file, "a configuration", largest_vocabulary), file.string());
 }
 
 std::vector<std::string> lines_of(std::string text) {
@@ -59,7 +116,7 @@ Id required(const Parts& parts, std::string_view token, const fs::path& file) {
 
 void add_special(Parts& parts, std::string_view token) {
     const Id id = parts.model->vocabulary.find(token);
-    if (id == none) return;
+    if (id == none || parts.added.contains(id)) return;
     AddedToken added;
     added.content = token;
     added.id = id;
@@ -84,7 +141,7 @@ std::shared_ptr<Parts> read_bert(const fs::path& folder) {
     Id id = 0;
     for (const std::string& line : lines_of(text_of(file, *parts)))
         model->vocabulary.add(line, id++, file.string());
-    model->unknown = "[UNK]";
+    model->unknown = declared_name(folder, "unk_token", "[UNK]");
     model->continuing_prefix = "##";
     model->kind = "WordPiece";
     model->source = file.string();
@@ -93,6 +150,14 @@ std::shared_ptr<Parts> read_bert(const fs::path& folder) {
     parts->model = std::move(model);
     const Json json = json_beside(folder, "tokenizer_config.json");
     const Component config(json, (folder / "tokenizer_config.json").string());
+    require_known_keys(json, folder,
+                       {"do_lower_case", "do_basic_tokenize", "tokenize_chinese_chars",
+                        "strip_accents", "never_split", "do_split_on_punc"});
+    // Those that only one of Transformers' two tokenizers obeys.
+    if (json["never_split"].is_array() && !json["never_split"].array().empty())
+        config.refuse_value("never_split");
+    if (json["do_split_on_punc"].is_bool() && !json["do_split_on_punc"].boolean())
+        config.refuse_value("do_split_on_punc");
     const bool given = json.is_object() && !json["do_lower_case"].is_null();
     const bool lower = given ? config.flag("do_lower_case", true) : looks_uncased;
     if (!given)
@@ -104,11 +169,15 @@ std::shared_ptr<Parts> read_bert(const fs::path& folder) {
     const bool accents = json.is_object() ? config.flag("strip_accents", lower) : lower;
     parts->normalizer = bert_normalizer(true, chinese, accents, lower);
     parts->pre_tokenizer = bert_words();
-    for (const char* token : {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"})
+    const std::string first = declared_name(folder, "cls_token", "[CLS]"),
+                      last = declared_name(folder, "sep_token", "[SEP]"),
+                      unknown = declared_name(folder, "unk_token", "[UNK]");
+    for (const std::string& token : {declared_name(folder, "pad_token", "[PAD]"), unknown, first,
+                                     last, declared_name(folder, "mask_token", "[MASK]")})
         add_special(*parts, token);
-    parts->before = {required(*parts, "[CLS]", file)};
-    parts->after = {required(*parts, "[SEP]", file)};
-    required(*parts, "[UNK]", file);
+    parts->before = {required(*parts, first, file)};
+    parts->after = {required(*parts, last, file)};
+    required(*parts, unknown, file);
     return parts;
 }
 
@@ -140,6 +209,7 @@ std::shared_ptr<Parts> read_gpt2(const fs::path& folder) {
     parts->model = std::move(model);
     parts->byte_level = true;
     const Json config = json_beside(folder, "tokenizer_config.json");
+    require_known_keys(config, folder, {"add_prefix_space", "add_bos_token", "add_eos_token"});
     const bool prefix = config.is_object() &&
                         Component(config, "tokenizer_config.json").flag("add_prefix_space", false);
     parts->pre_tokenizer = byte_level_words(prefix, true);
@@ -209,20 +279,14 @@ std::shared_ptr<Parts> read_vocabulary_files(const fs::path& folder) {
         parts = read_gpt2(folder);
     else if (is_there(folder / "vocab.txt"))
         parts = read_bert(folder);
+    if (parts)
+        add_declared_tokens(folder, *parts, Missing::added);
     else if (is_there(folder / "tokenizer.model"))
         parts = read_sentence_model(folder / "tokenizer.model", config_of(folder),
                                     json_beside(folder, "tokenizer_config.json"), false);
     else
         return nullptr;
-    if (is_there(folder / "added_tokens.json"))
-        throw FormatError(
-            fmt::format("{}: added_tokens.json beside a vocabulary is not supported; name a "
-                        "tokenizer.json with "
-                        "--tokenizer FILE, or pass ids with --input ids:FILE.",
-                        folder.string()));
     parts->size = std::max(parts->size, parts->model->vocabulary.size());
-    parts->raw.finish();
-    parts->normalised.finish();
     require_agreement(folder, *parts);
     return parts;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "tsdiag/intervals.hpp"
 
@@ -15,6 +16,9 @@ using Level = Finding::Level;
 constexpr Index most_parts = 20;    ///< of a run, to compare their mean losses
 constexpr Index least_steps = 5;    ///< per part, to estimate the variance
 constexpr double lost_again = 0.1;  ///< share of the decrease; a larger rise is reported
+constexpr double near_guess =
+    0.97;  ///< of the loss of equal probabilities; above, nothing is learned
+constexpr double vanished = 1e-4;  ///< a layer's gradient over the largest of a layer
 
 /// The mean loss of steps first to last.
 struct Part {
@@ -60,7 +64,8 @@ bool below(const Part& a, const Part& b, std::size_t parts) {
     return student_tail(off / error, freedom) <= 0.05 / double(parts);
 }
 
-Finding loss(const std::vector<TrainStep>& steps) {
+/// `choices`: among which the targets are; 0: not known.
+Finding loss(const std::vector<TrainStep>& steps, Index choices) {
     const std::vector<Part> all = parts_of(steps);
     const Part &first = all.front(), &last = all.back();
     if (all.size() == 1)
@@ -78,6 +83,14 @@ Finding loss(const std::vector<TrainStep>& steps) {
             Level::warning,
             fmt::format("The training loss rises again: it goes {}, with a minimum of {:.4g} {}.",
                         course, least.mean, least.steps()),
+            "learning"};
+    const double guess = std::log(double(std::max<Index>(choices, 1)));
+    if (choices > 1 && last.mean > near_guess * guess)
+        return {
+            Level::warning,
+            fmt::format("The training loss does not get below that of a guess, ln {} = {:.4g}: it "
+                        "goes {}.",
+                        choices, guess, course),
             "learning"};
     if (!below(last, first, 1))
         return {Level::warning, fmt::format("The training loss does not fall: it goes {}.", course),
@@ -100,6 +113,27 @@ Finding held_out(const std::vector<Evaluation>& all) {
             "learning"};
 }
 
+/// The layer whose gradient is least, over the last tenth of the steps, where that is next to none.
+std::optional<Finding> vanishing(const std::vector<TrainStep>& steps) {
+    const std::size_t layers = std::max<std::size_t>(steps.back().layer_norms.size(), 1) - 1;
+    const std::size_t first = steps.size() - std::max<std::size_t>(steps.size() / 10, 1);
+    std::vector<double> means(layers, 0.0);
+    for (std::size_t i = first; i < steps.size(); ++i)
+        for (std::size_t l = 0; l < std::min(layers, steps[i].layer_norms.size()); ++l)
+            means[l] += steps[i].layer_norms[l] / double(steps.size() - first);
+    if (layers < 2) return std::nullopt;
+    const auto [least, most] = std::ranges::minmax_element(means);
+    if (!(*least < vanished * *most)) return std::nullopt;
+    return Finding{
+        Level::warning,
+        fmt::format(
+            "The gradient vanishes: over steps {} to {} that of layer {} is {:.3g} on average, "
+            "that of layer {} {:.3g}.",
+            steps[first].step, steps.back().step, least - means.begin(), *least,
+            most - means.begin(), *most),
+        "gradients"};
+}
+
 /// A step with zero gradient, or the largest jump of the gradient norm over those before it.
 std::vector<Finding> jumps(const std::vector<TrainStep>& steps) {
     constexpr Index window = 50;
@@ -110,6 +144,7 @@ std::vector<Finding> jumps(const std::vector<TrainStep>& steps) {
             {Level::warning,
              fmt::format("The gradient is 0 at step {}, so nothing is learned there.", dead->step),
              "gradients"}};
+    if (std::optional<Finding> one = vanishing(steps)) return {std::move(*one)};
     if (std::ssize(steps) <= window) return {};
     double most = 0, before = 0;
     const TrainStep* at = nullptr;
@@ -136,7 +171,9 @@ std::vector<Finding> jumps(const std::vector<TrainStep>& steps) {
 }  // namespace
 
 std::vector<Finding> findings(const TrainResult& result) {
-    std::vector<Finding> out = {loss(result.steps)};
+    const Json& choices = result.run["choices"];
+    std::vector<Finding> out = {
+        loss(result.steps, choices.is_integer() ? Index(choices.integer()) : 0)};
     bool of_tokens = false;  // the headline
     for (Finding& finding : series_verdict(result.table, result.run)) {
         if (finding.headline) {

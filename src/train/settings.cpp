@@ -10,20 +10,6 @@
 #include "tsdiag/output.hpp"
 
 namespace tsdiag::training {
-namespace {
-
-/// A digest of the computation that a model defines, whatever its name and origin.
-std::string digest_of(const ModelSpec& spec) {
-    const Json told = spec.json();
-    Json computed;
-    for (const auto& [key, value] : told.object())
-        if (key != "name" && key != "trained" && key != "recognised" && key != "ignored" &&
-            key != "defaults" && key != "warnings")
-            computed.set(key, value);
-    return sha256(computed.dump());
-}
-
-}  // namespace
 
 void require_sane(const TrainOptions& o) {
     const auto refuse = [](const std::string& what) { throw UsageError(what); };
@@ -107,7 +93,7 @@ Json identity_of(const TrainOptions& o, const ModelSpec& spec, const std::string
     out.set("width", o.subject.width ? Json(*o.subject.width) : Json());
     out.set("ignore", ignored.empty() ? Json() : Json(std::move(ignored)));
     if (!o.subject.map.empty()) out.set("map", o.subject.map);
-    out.set("architecture", digest_of(spec));
+    out.set("architecture", sha256(spec.computation().dump()));
     out.set("data", o.data).set("contents", contents).set("loss", loss);
     out.set("tokens", tokens).set("batch", o.batch).set("steps", o.steps);
     out.set("schedule", std::string(name(o.schedule.kind))).set("rate", o.schedule.rate);

@@ -415,6 +415,9 @@ class Training {
         if (const std::string text = subject_.deescalated(); !text.empty())
             result_.run.set("deescalated", text);
         result_.run.set("samples", data_->description()).set("train", identity());
+        if (const Index choices = data_->classes() > 0 ? data_->classes() : data_->vocabulary();
+            choices > 0)
+            result_.run.set("choices", choices);
         for (const std::string& line : spec_.warnings) warn(line);
     }
 

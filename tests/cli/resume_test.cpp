@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <map>
@@ -247,6 +248,39 @@ TEST_F(ResumeOfAFile, AConfigurationThatWasChangedIsRefused) {
     change("}", "\n}\n");  // an equivalent file
     const Finished found = train({"--resume"});
     EXPECT_EQ(found.code, 0) << found.err;
+}
+
+/// The lines of a table of a training that is still running.
+std::size_t rows_so_far(const fs::path& file) {
+    const std::string text = fs::exists(file) ? read_file(file) : std::string();
+    return std::size_t(std::ranges::count(text, '\n'));
+}
+
+TEST(InterruptedTraining, SavesTheStepItIsAtAndGoesOn) {
+    const TemporaryDirectory folder;
+    std::vector<std::string> words = {"train",    "random:gpt2,layers=1,d=8,heads=2",
+                                      "--data",   "copy:3",
+                                      "--tokens", "5",
+                                      "--steps",  "1000000",
+                                      "-o",       "run"};
+    std::size_t before = 1;  // the header
+    for (const int signal : {SIGINT, SIGTERM}) {
+        Running running(folder.path(), words);
+        while (!running.ended() && rows_so_far(folder / "run/steps.csv") < before + 3)
+            std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        running.signal(signal);
+        const Finished ended = running.wait();
+        EXPECT_EQ(ended.code, 130) << ended.err;
+        const std::size_t rows = rows_so_far(folder / "run/steps.csv");
+        EXPECT_THAT(ended.err,
+                    HasSubstr(fmt::format("interrupted after step {}, which is saved; the "
+                                          "same command with --resume",
+                                          rows - 1)));
+        EXPECT_TRUE(fs::exists(folder / fmt::format("run/checkpoints/step-{}", rows - 1)));
+        EXPECT_GE(rows, before + 3);
+        before = rows;
+        if (signal == SIGINT) words.emplace_back("--resume");
+    }
 }
 
 }  // namespace

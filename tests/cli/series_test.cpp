@@ -1,6 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "program.hpp"
+#include "tsdiag/checkpoint.hpp"
+#include "tsdiag/json.hpp"
 
 namespace tsdiag::test {
 namespace {
@@ -125,6 +129,117 @@ TEST_F(ProbeSeries, ABadCheckpointIsOneSentenceAndKeepsWhatIsDone) {
     fs::remove_all(folder / "run/checkpoint-300");
     EXPECT_EQ(probe({"-o", "theirs"}).code, 2);
     EXPECT_EQ(names_in(folder / "theirs"), std::vector<std::string>{"foreign.txt"});
+}
+
+/// torch.nn.TransformerEncoder of one layer, whose file says nothing of its norms and activation.
+class SeriesOfEncoders : public ProbeSeries {
+  protected:
+    void write_encoder(const std::string& name, double seed) {
+        std::vector<float> numbers(48);
+        for (std::size_t i = 0; i < numbers.size(); ++i)
+            numbers[i] = float(std::sin(seed + double(i)));
+        std::vector<NamedArray> arrays;
+        const auto add = [&](const char* tensor, std::vector<std::int64_t> shape) {
+            const std::size_t count = std::size_t(shape[0] * (shape.size() > 1 ? shape[1] : 1));
+            arrays.push_back({.name = std::string("layers.0.") + tensor,
+                              .shape = std::move(shape),
+                              .f32 = std::span(numbers).first(count),
+                              .f64 = {}});
+        };
+        add("self_attn.in_proj_weight", {12, 4});
+        add("self_attn.in_proj_bias", {12});
+        add("self_attn.out_proj.weight", {4, 4});
+        add("self_attn.out_proj.bias", {4});
+        add("linear1.weight", {8, 4});
+        add("linear1.bias", {8});
+        add("linear2.weight", {4, 8});
+        add("linear2.bias", {4});
+        for (const char* norm : {"norm1.weight", "norm1.bias", "norm2.weight", "norm2.bias"})
+            add(norm, {4});
+        const fs::path path = folder / name;
+        fs::create_directories(path);
+        write_safetensors(path / "model.safetensors", arrays, {});
+    }
+    void write_three() {
+        for (const int step : {1, 2, 3})
+            write_encoder("run/checkpoint-" + std::to_string(step), step);
+    }
+    Finished measure(const std::string& what, const std::string& out,
+                     std::vector<std::string> more = {}) {
+        more.insert(more.begin(), {"probe", what, "--n-heads", "2", "--tokens", "8", "--no-report",
+                                   "--force", "-o", out});
+        return tsdiag(folder, more);
+    }
+    Json model_of(const std::string& what, const std::string& out) {
+        const Finished done = measure(what, out);
+        EXPECT_EQ(done.code, 0) << done.err;
+        return Json::parse(read_file(folder / (out + "/run.json")), "run.json")["model"];
+    }
+};
+
+std::string line_of(const Json& list, std::size_t i) {
+    return i < list.array().size() ? list.array()[i].string() : "missing";
+}
+
+TEST_F(SeriesOfEncoders, TellsOnceWhatIsAssumedOfAll) {
+    write_three();
+    const Json alone = model_of("run/checkpoint-1", "alone"), all = model_of("run", "all");
+    ASSERT_EQ(alone["warnings"].array().size(), 1u);
+    for (const char* key : {"recognised", "ignored", "defaults", "warnings"})
+        EXPECT_EQ(all[key].dump(), alone[key].dump()) << key;
+
+    const Finished told = measure("run", "all");
+    std::size_t at = 0;  // in the order of a single probe
+    for (const char* words : {"\nrecognised ", "\nassumed ", "\n! Assumed, because neither"}) {
+        const std::size_t found = told.out.find(words, at);
+        ASSERT_NE(found, std::string::npos) << words << told.out;
+        at = found;
+    }
+    EXPECT_EQ(told.out.find("Assumed, because", at + 4), std::string::npos) << told.out;
+
+    const Json findings = Json::parse(measure("run", "all", {"--json"}).out, "out")["findings"];
+    ASSERT_GT(findings.array().size(), 1u);
+    EXPECT_TRUE(findings.array()[0]["headline"].boolean());
+    EXPECT_EQ(findings.array()[1]["level"].string(), "warning");
+    EXPECT_EQ(findings.array()[1]["text"].string(), line_of(alone["warnings"], 0) + ".");
+}
+
+TEST_F(SeriesOfEncoders, TellsWithItsStepsWhatIsAssumedOfSome) {
+    write_three();
+    write_file(folder / "run/checkpoint-2/config.json", "{\"norm_first\": false}");
+    const Json first = model_of("run/checkpoint-1", "alone"),
+               second = model_of("run/checkpoint-2", "alone");
+    const Json all = model_of("run", "all");
+    EXPECT_EQ(line_of(all["warnings"], 0), "steps 1 and 3: " + line_of(first["warnings"], 0));
+    EXPECT_EQ(line_of(all["warnings"], 1), "step 2: " + line_of(second["warnings"], 0));
+    EXPECT_EQ(all["warnings"].array().size(), 2u);
+    EXPECT_EQ(line_of(all["recognised"], 0), "step 2: configuration: run/checkpoint-2/config.json");
+    EXPECT_EQ(line_of(all["recognised"], 1), line_of(first["recognised"], 0));
+    EXPECT_EQ(line_of(all["defaults"], 0), "steps 1 and 3: " + line_of(first["defaults"], 0));
+
+    for (const char* step : {"1", "3"})
+        write_file(folder / (std::string("run/checkpoint-") + step + "/config.json"),
+                   "{\"norm_first\": false}");
+    const Json same = model_of("run", "all");
+    EXPECT_EQ(same["warnings"].dump(), second["warnings"].dump());
+    EXPECT_EQ(line_of(same["recognised"], 0), "configuration: CHECKPOINT/config.json");
+}
+
+TEST_F(ProbeSeries, MeasuresAllOnSamplesOfOneLength) {
+    const std::string llama = "random:llama-7b,layers=1,d=8,heads=2,vocab=16,tokens=";
+    init("run/checkpoint-100", "1", llama + "8");
+    init("run/checkpoint-200", "2", llama + "12");  // the context was extended
+    EXPECT_EQ(probe().code, 0);
+    const Finished longer = tsdiag(folder, {"probe", "run", "--no-report", "-o", "longer"});
+    EXPECT_EQ(longer.code, 2);
+    EXPECT_NE(longer.err.find("its samples have 12 tokens, expected 8 as those of"),
+              std::string::npos)
+        << longer.err;
+    init("learned/checkpoint-100", "1");
+    init("learned/checkpoint-200", "2", "random:gpt2,layers=2,d=16,heads=2,vocab=32,tokens=8");
+    EXPECT_NE(tsdiag(folder, {"probe", "learned", "--tokens", "8"})
+                  .err.find("max_tokens is 8, expected 16"),
+              std::string::npos);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
-# The kernels of gpu/ run on the host, thread by thread, under sanitizers, and are compared with the CPU's.  No CUDA is
-# needed.  Each mutant is the same program with one line of a kernel changed: its tests must fail; `tools/checks
-# device-mutants` builds and runs them.
+# The kernels of gpu/ run on the host, thread by thread, and are compared with the CPU's.  No CUDA is needed.  `tools/checks
+# device-mutants` builds and runs the same tests under sanitizers, and mutants: the program with one line of a kernel
+# changed, whose tests must fail.
 set(CMAKE_UNITY_BUILD OFF) # kernels are included by what emulates them
 set(gpu_sources ${PROJECT_SOURCE_DIR}/gpu)
 set(gpu_sanitizers -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -g1
@@ -9,11 +9,10 @@ set(gpu_sanitizers -fsanitize=address,undefined -fno-sanitize-recover=all -fno-o
 set(gpu_emulated ${gpu_sources}/emulated_runtime.cpp ${gpu_sources}/emulated_memory.cpp ${gpu_sources}/emulated_cusolver.cpp
     ${gpu_sources}/requests.cpp)
 
-# gpu_sanitized(NAME [EXCLUDE_FROM_ALL] SOURCES source... FOLDERS folder...): objects for the tests of kernels, compiled once.
+# gpu_sanitized(NAME SOURCES source... FOLDERS folder...): objects for the tests of kernels, compiled once.
 function(gpu_sanitized name)
-    cmake_parse_arguments(OBJECTS "EXCLUDE_FROM_ALL" "" "SOURCES;FOLDERS" ${ARGN})
-    add_library(${name} OBJECT ${OBJECTS_SOURCES})
-    set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ${OBJECTS_EXCLUDE_FROM_ALL})
+    cmake_parse_arguments(OBJECTS "" "" "SOURCES;FOLDERS" ${ARGN})
+    add_library(${name} OBJECT EXCLUDE_FROM_ALL ${OBJECTS_SOURCES})
     target_include_directories(${name} PRIVATE ${OBJECTS_FOLDERS} ${PROJECT_SOURCE_DIR}/include)
     target_link_libraries(${name} PRIVATE GTest::gtest Eigen3::Eigen fmt::fmt)
     target_compile_options(${name} PRIVATE -Wall -Wextra -Wshadow -Wno-unused-function -O1 ${gpu_sanitizers})
@@ -23,20 +22,32 @@ gpu_sanitized(gpu_tests_rest SOURCES gpu/every_kernel_test.cpp gpu/solver_test.c
 gpu_sanitized(gpu_tests_kernels SOURCES gpu/emulated_kernels.cpp FOLDERS ${gpu_sources})
 gpu_sanitized(gpu_tests_solver SOURCES gpu/emulated_solver.cpp FOLDERS ${gpu_sources})
 
-# gpu_kernel_tests(NAME KERNELS SOLVER): the tests with these objects.
+# gpu_kernel_tests(NAME KERNELS SOLVER): the tests with these objects, under sanitizers.
+add_custom_target(gpu_mutants)
 function(gpu_kernel_tests name kernels solver)
-    add_executable(${name} $<TARGET_OBJECTS:${kernels}> $<TARGET_OBJECTS:${solver}> $<TARGET_OBJECTS:gpu_tests_rest>)
+    add_executable(${name} EXCLUDE_FROM_ALL $<TARGET_OBJECTS:${kernels}> $<TARGET_OBJECTS:${solver}> $<TARGET_OBJECTS:gpu_tests_rest>)
     target_link_libraries(${name} PRIVATE GTest::gtest_main fmt::fmt OpenMP::OpenMP_CXX)
     target_link_options(${name} PRIVATE -fsanitize=address,undefined)
     tsdiag_use_parts(${name} core attention)
+    add_dependencies(gpu_mutants ${name})
 endfunction()
 # Fibers have their own stacks, which the sanitizer's fake stacks would mix up.
 set(gpu_environment "ENVIRONMENT;ASAN_OPTIONS=detect_stack_use_after_return=0")
 
-gpu_kernel_tests(gpu_tests gpu_tests_kernels gpu_tests_solver)
-gtest_discover_tests(gpu_tests NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300 ${gpu_environment})
+gpu_kernel_tests(gpu_sanitized_tests gpu_tests_kernels gpu_tests_solver)
+add_test(NAME gpu_sanitized_tests COMMAND gpu_sanitized_tests --gtest_brief=1)
+set_tests_properties(gpu_sanitized_tests PROPERTIES TIMEOUT 600 LABELS mutant ${gpu_environment})
 
-# Whole attentions take thousands of launches, for which the sanitizers are too slow.
+# Tests that run on the emulated device and on a real one, compiled once.
+add_library(gpu_test_cases OBJECT gpu/every_kernel_test.cpp gpu/solver_test.cpp)
+add_library(gpu_attention_cases OBJECT gpu/attention_test.cpp gpu/spectra_test.cpp)
+foreach(objects gpu_test_cases gpu_attention_cases)
+    target_include_directories(${objects} PRIVATE ${gpu_sources} ${CMAKE_CURRENT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include
+        ${PROJECT_SOURCE_DIR}/src)
+    target_link_libraries(${objects} PRIVATE GTest::gtest Eigen3::Eigen fmt::fmt OpenMP::OpenMP_CXX)
+    target_compile_options(${objects} PRIVATE -Wall -Wextra -Wshadow)
+endforeach()
+
 add_library(gpu_emulated_rest OBJECT ${gpu_sources}/device_backend.cpp ${gpu_emulated})
 add_library(gpu_emulated_kernels OBJECT gpu/emulated_kernels.cpp gpu/emulated_solver.cpp)
 foreach(objects gpu_emulated_rest gpu_emulated_kernels)
@@ -44,7 +55,11 @@ foreach(objects gpu_emulated_rest gpu_emulated_kernels)
     target_link_libraries(${objects} PRIVATE Eigen3::Eigen fmt::fmt)
 endforeach()
 set(gpu_emulated_objects $<TARGET_OBJECTS:gpu_emulated_rest> $<TARGET_OBJECTS:gpu_emulated_kernels>)
-add_executable(gpu_attention_tests gpu/attention_test.cpp gpu/spectra_test.cpp gpu/targets_test.cpp gpu/emulator_test.cpp
+add_executable(gpu_tests $<TARGET_OBJECTS:gpu_test_cases> ${gpu_emulated_objects})
+target_link_libraries(gpu_tests PRIVATE GTest::gtest_main fmt::fmt OpenMP::OpenMP_CXX)
+tsdiag_use_parts(gpu_tests core attention)
+gtest_discover_tests(gpu_tests NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300)
+add_executable(gpu_attention_tests $<TARGET_OBJECTS:gpu_attention_cases> gpu/targets_test.cpp gpu/emulator_test.cpp
     ${gpu_sources}/targets.cpp ${gpu_emulated_objects})
 target_include_directories(gpu_attention_tests PRIVATE ${gpu_sources} ${PROJECT_SOURCE_DIR}/include ${CMAKE_CURRENT_SOURCE_DIR}
     ${PROJECT_SOURCE_DIR}/src)
@@ -77,19 +92,16 @@ function(gpu_spoilt folder file from to)
     file(CONFIGURE OUTPUT ${folder}/${file} CONTENT "${before}${to}${after}" @ONLY)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${gpu_sources}/${file})
 endfunction()
-add_custom_target(gpu_mutants)
 function(gpu_mutant name file from to)
     set(folder ${CMAKE_CURRENT_BINARY_DIR}/mutants/${name})
     gpu_spoilt(${folder} ${file} "${from}" "${to}")
     if(file STREQUAL "solver.cpp")
-        gpu_sanitized(gpu_mutant_${name}_objects EXCLUDE_FROM_ALL SOURCES gpu/emulated_solver.cpp FOLDERS ${folder})
+        gpu_sanitized(gpu_mutant_${name}_objects SOURCES gpu/emulated_solver.cpp FOLDERS ${folder})
         gpu_kernel_tests(gpu_mutant_${name} gpu_tests_kernels gpu_mutant_${name}_objects)
     else()
-        gpu_sanitized(gpu_mutant_${name}_objects EXCLUDE_FROM_ALL SOURCES gpu/emulated_kernels.cpp FOLDERS ${folder})
+        gpu_sanitized(gpu_mutant_${name}_objects SOURCES gpu/emulated_kernels.cpp FOLDERS ${folder})
         gpu_kernel_tests(gpu_mutant_${name} gpu_mutant_${name}_objects gpu_tests_solver)
     endif()
-    set_target_properties(gpu_mutant_${name} PROPERTIES EXCLUDE_FROM_ALL TRUE)
-    add_dependencies(gpu_mutants gpu_mutant_${name})
     add_test(NAME gpu_mutant_${name}_is_caught COMMAND gpu_mutant_${name} --gtest_fail_fast --gtest_brief=1)
     set_tests_properties(gpu_mutant_${name}_is_caught PROPERTIES WILL_FAIL TRUE TIMEOUT 300 LABELS mutant ${gpu_environment})
 endfunction()
@@ -106,9 +118,8 @@ gpu_mutant(hasty_library solver.cpp "wait_for(stream);" "")
 
 # The same tests on a device, if there is one.
 if(TARGET tsdiag_cuda)
-    add_executable(gpu_device_tests gpu/every_kernel_test.cpp gpu/solver_test.cpp gpu/attention_test.cpp
-        gpu/spectra_test.cpp gpu/cusolver_test.cpp
-        $<TARGET_OBJECTS:tsdiag_cuda_objects>)
+    add_executable(gpu_device_tests $<TARGET_OBJECTS:gpu_test_cases> $<TARGET_OBJECTS:gpu_attention_cases>
+        gpu/cusolver_test.cpp $<TARGET_OBJECTS:tsdiag_cuda_objects>)
     target_include_directories(gpu_device_tests PRIVATE ${gpu_sources} ${CMAKE_CURRENT_SOURCE_DIR}
         ${PROJECT_SOURCE_DIR}/src)
     target_link_libraries(gpu_device_tests PRIVATE GTest::gtest_main fmt::fmt OpenMP::OpenMP_CXX CUDA::cudart_static

@@ -73,8 +73,6 @@ TEST(Assertion, FailsWithItsReasonWhereANumberIsUndefinedOrMissing) {
         {"delta:last < 9", "it was not measured in layer 2, but in 0 to 1"},
         {"t_sim@attn:0 < 9", "it was not measured at stage 'attn', but at out"},
         {"omega:0 < 9", "it was not measured"},
-        {"t_sim < 9", "it is a number of each layer"},
-        {"t_sim:0.0 < 9", "it was not measured"},
     };
     for (const auto& [text, reason] : reasons) {
         const Judgement found = judged(text);
@@ -82,6 +80,10 @@ TEST(Assertion, FailsWithItsReasonWhereANumberIsUndefinedOrMissing) {
         EXPECT_FALSE(found.value) << text;
         EXPECT_THAT(found.sentence, HasSubstr(reason));
     }
+}
+
+TEST(Assertion, NamesALayerWhereTheResultHasSeveral) {
+    EXPECT_THROW(judged("t_sim < 9"), UsageError);
 }
 
 TEST(Assertion, AnUncertainNumberMustSatisfyItThroughout) {
@@ -139,8 +141,18 @@ TEST(Assertion, RefusesWhatItCannotRead) {
                             "t_sim:0.1.2 < 1",
                             "< 1",
                             "t_sim:0 < 1 < 2",
-                            "t_sim:99999999999999999999 < 1"})
+                            "t_sim:99999999999999999999 < 1",
+                            "t_sim@outt:last < 1",
+                            "t_sim@attn.1:last < 1",
+                            "lambda2_abs@out:last < 1",
+                            "r_layer@in:0 < 1",
+                            "t_sim@out:0.1 < 1",
+                            "grad_rsd:0 < 1",
+                            "grad_rsd@out < 1"})
         EXPECT_THROW(parse_assertion(bad, 2), UsageError) << bad;
+    for (const char* good : {"t_sim@final_norm:last < 1", "lambda2_abs@attn:0.1 < 1",
+                             "r_layer@out:0 < 1", "grad_rsd < 1", "grad_norm@ffn:0 < 1"})
+        EXPECT_NO_THROW(parse_assertion(good, 2)) << good;
     try {
         parse_assertion("t_simm:0 < 1", 1);
     } catch (const UsageError& e) {

@@ -2,10 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 
 #include "support/files.hpp"
 #include "support/places.hpp"
+#include "tsdiag/checkpoint.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/intervals.hpp"
 
@@ -41,6 +45,59 @@ class CheckpointSeriesTest : public testing::Test {
             if (member.path == (folder / name)) return member.step;
         return -1;
     }
+    /// A .npy file of 2 x 3 numbers in that order; `axes`: "C" or "Fortran".
+    std::string write_matrix(const std::string& name, const std::vector<float>& numbers,
+                             const std::string& axes = "C", const std::string& descr = "<f4") {
+        const std::string path = folder / name;
+        test::write_npy<float>(path, descr, {2, 3}, numbers);
+        std::string bytes = test::read_file(path);
+        if (axes == "Fortran") bytes.replace(bytes.find("False, "), 7, "True,  ");
+        test::write_file(path, bytes);
+        return path;
+    }
+    /// A LLaMA of one layer, its configuration with `changed`.
+    void write_llama(const std::string& name, const Json& changed) {
+        const std::vector<float> numbers(16, 0.5f);
+        const std::string layer = "model.layers.0.";
+        std::vector<NamedArray> arrays;
+        const auto add = [&](const std::string& tensor, std::vector<std::int64_t> shape) {
+            const std::size_t count = std::size_t(shape[0] * (shape.size() > 1 ? shape[1] : 1));
+            arrays.push_back({.name = tensor + ".weight",
+                              .shape = std::move(shape),
+                              .f32 = std::span(numbers).first(count),
+                              .f64 = {}});
+        };
+        add("model.embed_tokens", {3, 4});
+        for (const char* matrix :
+             {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
+              "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"})
+            add(layer + matrix, {4, 4});
+        add(layer + "input_layernorm", {4});
+        add(layer + "post_attention_layernorm", {4});
+        add("model.norm", {4});
+        const fs::path path = folder / name;
+        fs::create_directories(path);
+        write_safetensors(path / "model.safetensors", arrays, {});
+        Json config;
+        config.set("model_type", "llama").set("hidden_size", 4).set("num_hidden_layers", 1);
+        config.set("num_attention_heads", 2).set("num_key_value_heads", 2).set("head_dim", 2);
+        config.set("intermediate_size", 4).set("hidden_act", "silu").set("rms_norm_eps", 1e-5);
+        config.set("vocab_size", 3).set("rope_theta", 10000.0);
+        config.set("max_position_embeddings", 8).set("tie_word_embeddings", true);
+        for (const auto& [key, value] : changed.object()) config.set(key, value);
+        test::write_file(path / "config.json", config.dump());
+    }
+    /// Why a LLaMA and one with another configuration are no series.
+    std::string difference(const Json& changed) {
+        write_llama("llama/checkpoint-1", Json(Json::Object{}));
+        write_llama("llama/checkpoint-2", changed);
+        try {
+            require_one_architecture(find_series({folder / "llama"}), {});
+        } catch (const ShapeError& error) {
+            return error.what();
+        }
+        return "none";
+    }
     test::TemporaryDirectory folder;
 };
 
@@ -62,6 +119,23 @@ TEST_F(CheckpointSeriesTest, TheMetadataComeBeforeTheName) {
     EXPECT_EQ(step_of("c_2.safetensors", with("step", "-3")), 2);
     EXPECT_EQ(step_of("d_2.safetensors", with("step", "many")), 2);
     EXPECT_EQ(step_of("e_2.safetensors", with("epoch", "9")), 2);
+}
+
+TEST_F(CheckpointSeriesTest, TakesNoHashSeedOrRevisionForAStep) {
+    EXPECT_EQ(step_of("model500.safetensors", {}), 500);
+    EXPECT_EQ(step_of("model-0008.safetensors", {}), 8);
+    for (const char* name : {"model-a1b2c3d4e5f60718", "9f0c2de1", "deadbee1", "model-seed-3",
+                             "model_seed42", "lr1e-4_run2", "big-v2", "x.rank1"}) {
+        const std::string file = write(std::string("names/") + name + ".safetensors");
+        EXPECT_NE(refusal({file, write("names/other_1.safetensors")}).find("gives a training step"),
+                  std::string::npos)
+            << name;
+    }
+    const std::string hub = folder / "hub/models--a--b/snapshots";
+    write("hub/models--a--b/snapshots/1f4e5a7c9b2d0e13/model.safetensors", 1);
+    write("hub/models--a--b/snapshots/77c0ffee12345678/model.safetensors", 2);
+    EXPECT_NE(refusal({hub}).find("one of several revisions in a cache"), std::string::npos)
+        << refusal({hub});
 }
 
 TEST_F(CheckpointSeriesTest, TheTrainersStateComesBeforeTheNameOfADirectory) {
@@ -126,6 +200,66 @@ TEST_F(CheckpointSeriesTest, LeavesOutACopyAndRefusesATie) {
               std::string::npos);
     write("run/final_2.safetensors", 3);
     EXPECT_NE(refusal({folder / "run"}).find("the two differ"), std::string::npos);
+}
+
+TEST_F(CheckpointSeriesTest, AFileWithTheSameTensorsIsACopyWhateverElseItSays) {
+    write("run/step_1.safetensors", 1);
+    const std::string numbered = write("run/epoch=1-step=2.safetensors", 2);
+    const std::string last = write("run/last_2.safetensors", 2, Json().set("archive", "last"));
+    const CheckpointSeries series = find_series({folder / "run"});
+    ASSERT_EQ(series.members.size(), 2u);
+    EXPECT_EQ(series.members[1].path, numbered);
+    ASSERT_EQ(series.notes.size(), 1u);
+    EXPECT_EQ(series.notes[0], last + ": a copy of " + numbered + " (the same tensors), skipped");
+
+    const std::vector<float> numbers = {2, 2};
+    const std::vector<double> wide = {2, 2};
+    const auto other = [&](NamedArray array) {
+        write_npz(folder / "other_2.npz", std::span(&array, 1));
+        return refusal({folder / "run/step_1.safetensors", numbered, folder / "other_2.npz"});
+    };
+    EXPECT_EQ(other({.name = "w", .shape = {2}, .f32 = numbers, .f64 = {}}), "was taken");
+    for (const NamedArray& array :
+         {NamedArray{.name = "v", .shape = {2}, .f32 = numbers, .f64 = {}},
+          {.name = "w", .shape = {1, 2}, .f32 = numbers, .f64 = {}},
+          {.name = "w", .shape = {2}, .f32 = {}, .f64 = wide}})
+        EXPECT_NE(other(array).find("the tensors of the two differ"), std::string::npos)
+            << other(array);
+}
+
+TEST_F(CheckpointSeriesTest, TensorsAreTheSameInEveryLayout) {
+    const std::string first = write_matrix("a.npy", {1, 2, 3, 4, 5, 6}),
+                      later = write_matrix("later.npy", {0, 0, 0, 0, 0, 0});
+    std::vector<float> swapped = {1, 2, 3, 4, 5, 6};
+    for (float& number : swapped) {
+        auto bytes = std::bit_cast<std::array<char, 4>>(number);
+        std::ranges::reverse(bytes);
+        number = std::bit_cast<float>(bytes);
+    }
+    const std::string columns = write_matrix("b.npy", {1, 4, 2, 5, 3, 6}, "Fortran"),
+                      big = write_matrix("c.npy", swapped, "C", ">f4");
+    const CheckpointSeries series = find_series({first, columns, big, later}, {1, 1, 1, 2});
+    EXPECT_EQ(series.members.size(), 2u);
+    EXPECT_EQ(series.notes.size(), 2u);
+    write_matrix("b.npy", {1, 2, 3, 4, 5, 6}, "Fortran");
+    EXPECT_NE(refusal({first, columns, later}, {1, 1, 2}).find("the two differ"),
+              std::string::npos);
+}
+
+TEST_F(CheckpointSeriesTest, NamesTheFirstLeafThatDiffers) {
+    const auto differs = [&](const Json& changed, const std::string& words) {
+        const std::string found = difference(changed);
+        EXPECT_NE(found.find(words), std::string::npos) << found;
+    };
+    differs(Json().set("rope_theta", 500.0), ": blocks[0].rotary.theta is 500, expected 10000;");
+    differs(Json().set("hidden_act", "relu"),
+            ": blocks[0].activation is \"relu\", expected \"silu\";");
+    differs(Json().set("rope_scaling", Json().set("type", "linear").set("factor", 2.0)),
+            ": blocks[0].rotary.scaling is \"linear\", expected none;");
+}
+
+TEST_F(CheckpointSeriesTest, TheLongestInputIsNoDifferenceWherePositionsRotate) {
+    EXPECT_EQ(difference(Json().set("max_position_embeddings", 16)), "none");
 }
 
 TEST_F(CheckpointSeriesTest, ReadsTheStepsOfNanoGptAndLightning) {

@@ -1,9 +1,11 @@
 #include "tsdiag/training_log.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
+#include <functional>
 
 #include "support/files.hpp"
 #include "tsdiag/error.hpp"
@@ -43,7 +45,7 @@ TEST_F(TrainingLog, FindsTheGradientNormOfAWideTable) {
     EXPECT_EQ(all[0].name, "train/Grad-Norm");
     EXPECT_EQ(all[0].steps, (Steps{10, 30}));
     EXPECT_EQ(all[0].values, (Numbers{0.5, 0.01}));
-    EXPECT_TRUE(all[0].notes.empty());
+    EXPECT_EQ(all[0].notes.size(), 1u);  // of max_grad_norm
 }
 
 TEST_F(TrainingLog, TakesTheColumnsThatItIsTold) {
@@ -98,6 +100,198 @@ TEST_F(TrainingLog, TheLaterOfEqualStepsWins) {
     ASSERT_EQ(all[0].notes.size(), 1u);
     EXPECT_EQ(all[0].notes[0],
               "2 steps were written more than once (a resumed run?): the later record is used");
+}
+
+TEST_F(TrainingLog, AResumptionRepeatsPartOfTheSteps) {
+    const auto values = [&](const std::string& steps_and_values) {
+        return read("step,grad_norm\n" + steps_and_values)[0].values;
+    };
+    // twice; exactly the last step; the last line is written twice
+    EXPECT_EQ(values("1,1\n2,2\n3,3\n2,4\n3,5\n4,6\n4,7\n5,8\n"), (Numbers{1, 4, 5, 7, 8}));
+    EXPECT_EQ(values("1,1\n2,2\n3,3\n3,4\n4,5\n"), (Numbers{1, 2, 4, 5}));
+    EXPECT_EQ(values("1,1\n2,2\n3,3\n3,3\n"), (Numbers{1, 2, 3}));
+    // It ended before its first checkpoint and began again, then was resumed.
+    EXPECT_EQ(values("1,9\n1,1\n2,2\n3,3\n4,4\n3,5\n4,6\n5,7\n"), (Numbers{1, 2, 5, 6, 7}));
+    EXPECT_EQ(values("1,9\n1,8\n2,9\n1,1\n2,2\n3,3\n4,4\n5,5\n6,6\n7,7\n8,8\n"),
+              (Numbers{1, 2, 3, 4, 5, 6, 7, 8}));
+    // A memory that differs from one part to the next does not tell them apart.
+    EXPECT_EQ(read("step,memory,grad_norm\n1,30,1\n2,30,2\n2,40,3\n3,40,4\n")[0].values,
+              (Numbers{1, 3, 4}));
+}
+
+TEST_F(TrainingLog, TheStepsThatAreAskedForAreTakenAfterAResumption) {
+    // Of steps 2 to 3 alone both parts would be the same steps.
+    const std::string text = "step,grad_norm\n1,1\n2,nan\n3,3\n2,4\n3,5\n4,6\n";
+    EXPECT_EQ(read(text, {.first = 2, .last = 3})[0].values, (Numbers{4, 5}));
+    EXPECT_EQ(read(text)[0].values, (Numbers{1, 4, 5, 6}));
+}
+
+/// `count` epochs of three iterations; `key` writes the epoch of each record.
+std::string epochs(int count, const std::function<std::string(int)>& key) {
+    std::string out;
+    for (int i = 0; i < 3 * count; ++i)
+        out += fmt::format("{{{}\"iter\": {}, \"grad_norm\": {}}}\n", key(1 + i / 3),
+                           50 * (i % 3 + 1), i);
+    return out;
+}
+
+TEST_F(TrainingLog, AnIterationThatBeginsAnewInEachEpochIsCountedOn) {
+    for (const char* key :
+         {"\"epoch\": {}, ", "\"epoch\": \"{}\", ", "\"ep\": {}, ", "\"train/epochs\": \"{}.0\", ",
+          "\"at\": {{\"epoch\": {}}}, ", "\"epoch\": {}, \"epochs\": 100, "}) {
+        const auto all = read(epochs(2, [&](int i) { return fmt::format(fmt::runtime(key), i); }));
+        ASSERT_EQ(all.size(), 1u) << key;
+        EXPECT_EQ(all[0].steps, (Steps{50, 100, 150, 200, 250, 300})) << key;
+        EXPECT_EQ(all[0].values, (Numbers{0, 1, 2, 3, 4, 5})) << key;
+        EXPECT_NE(all[0].notes.at(0).find("begin anew 1 time, as in epochs"), std::string::npos);
+    }
+    const auto three = read("epoch,iter,grad_norm\n1,1,0\n1,2,1\n2,1,2\n2,2,3\n3,1,4\n3,2,5\n");
+    EXPECT_EQ(three[0].values, (Numbers{0, 1, 2, 3, 4, 5}));
+    // The first step of an epoch is not there; epochs that grow with each step.
+    EXPECT_EQ(read("epoch,iter,grad_norm\n1,0,1\n1,1,2\n2,1,3\n2,2,4\n")[0].steps,
+              (Steps{0, 1, 3, 4}));
+    EXPECT_EQ(
+        read("epoch,iter,grad_norm\n0.5,1,1\n1,2,2\n1.5,1,3\n2,2,4\n1.5,1,5\n2,2,6\n")[0].values,
+        (Numbers{1, 2, 5, 6}));
+}
+
+TEST_F(TrainingLog, AnEpochTellsAResumptionWithinIt) {
+    const std::string resumed = "step,epoch,grad_norm\n1,0,1\n2,0,2\n3,1,3\n2,0,5\n3,1,6\n4,1,7\n";
+    EXPECT_EQ(read(resumed)[0].values, (Numbers{1, 5, 6, 7}));
+    const auto anew = read(
+        "iter,epoch,grad_norm\n1,1,1\n2,1,2\n3,1,3\n1,2,4\n2,2,5\n2,2,6\n3,2,7\n1,3,8\n2,3,9\n");
+    EXPECT_EQ(anew[0].values, (Numbers{1, 2, 3, 4, 6, 7, 8, 9}));
+    EXPECT_EQ(anew[0].notes.size(), 2u);
+}
+
+TEST_F(TrainingLog, RefusesEqualStepsThatNothingExplains) {
+    const auto expect = [&](const std::string& text, const std::string& part) {
+        const std::string found = refusal(text);
+        EXPECT_NE(found.find(part), std::string::npos) << text << " gave " << found;
+    };
+    expect("step,grad_norm\n1,1\n1,2\n2,3\n2,4\n", "have step 1 twice in succession");
+    expect("step,grad_norm\n1,1\n2,2\n3,2\n2,3\n3,4\n1,1\n2,2\n", "go back to step 1 and are rep");
+    // Two or three runs, or as many epochs.
+    for (const int count : {2, 3})
+        expect(epochs(count, [](int) { return ""; }),
+               "no column or key tells whether by runs, ranks, layers or epochs; add one");
+    // Three ranks, each a little behind the other.
+    expect("step,grad_norm\n1,1\n2,1\n1,2\n3,1\n2,2\n1,3\n4,1\n3,2\n2,3\n", "go back 5 times");
+    expect(
+        "step,epoch,grad_norm\n9007199254740992,1,1\n0,2,1\n0,3,1\n" +
+            [] {
+                std::string many;
+                for (int i = 4; i < 300; ++i) many += fmt::format("9007199254740992,{},1\n", i);
+                return many;
+            }(),
+        "beyond 2^60");
+}
+
+TEST_F(TrainingLog, AnyKeyThatTellsEqualStepsApartBelongsToTheName) {
+    const auto group = [](const std::string& key, int number) {
+        std::string out;
+        for (int i = 0; i < 4; ++i)
+            out += fmt::format("{{\"step\": {}, {}, \"time\": {}, \"grad_norm\": {}}}\n", 10 * i,
+                               key, 100 * number + i, 10 * number + i);
+        return out;
+    };
+    for (const char* key : {"\"param\": \"{}\"", "\"fold\": {}", "\"at\": {{\"run\": {}}}",
+                            "\"lr\": 0.{}", "\"cased\": 1, \"Host Name\": \"node{}\""})
+        for (const int count : {2, 3}) {
+            std::string text;
+            for (int n = 1; n <= count; ++n) text += group(fmt::format(fmt::runtime(key), n), n);
+            const auto all = read(text);
+            ASSERT_EQ(all.size(), std::size_t(count)) << key;
+            for (int n = 1; n <= count; ++n)
+                EXPECT_EQ(all[std::size_t(n - 1)].values,
+                          (Numbers{10. * n, 10. * n + 1, 10. * n + 2, 10. * n + 3}))
+                    << key;
+        }
+    const std::string two = group("\"param\": \"q\"", 1) + group("\"param\": \"k\"", 2);
+    EXPECT_EQ(read(two)[1].name, "grad_norm param=k");
+    EXPECT_EQ(read(two, {.column = "grad_norm param=k"}).size(), 1u);
+    EXPECT_NE(refusal(two, {.column = "grad_norm param="}).find("contains no"), std::string::npos);
+    EXPECT_EQ(read(two, {.column = "grad_norm"}).size(), 2u);
+    EXPECT_NE(refusal(two, {.column = "grad_norm param=v"}).find("contains no number in"),
+              std::string::npos);
+}
+
+TEST_F(TrainingLog, KeysTellRecordsThatAlternateOrAreOfSeveralKindsApart) {
+    const auto turns = read("step,name,grad_norm\n1,q,1\n1,k,2\n2,q,3\n2,k,4\n3,q,5\n3,k,6\n");
+    ASSERT_EQ(turns.size(), 2u);
+    EXPECT_EQ(turns[0].name, "grad_norm name=q");
+    EXPECT_EQ(turns[1].values, (Numbers{2, 4, 6}));
+    // Two keys are needed, a third is not; one series was resumed, one counts anew in each epoch.
+    std::string both = "step,name,fold,by,epoch,grad_norm\n";
+    for (const char* of : {"q,0", "q,1", "k,0", "k,1"})
+        both += fmt::format("1,{0},me,0,1\n2,{0},me,0,2\n1,{0},me,1,3\n2,{0},me,1,4\n", of);
+    const auto all = read(both);
+    ASSERT_EQ(all.size(), 4u);
+    EXPECT_EQ(all[2].name, "grad_norm name=k fold=0");
+    EXPECT_EQ(all[3].values, (Numbers{1, 2, 3, 4}));
+    const auto resumed = read(
+        "step,name,grad_norm\n1,q,1\n2,q,2\n3,q,3\n3,q,4\n4,q,5\n1,k,1\n2,k,2\n3,k,3\n4,k,4\n");
+    ASSERT_EQ(resumed.size(), 2u);
+    EXPECT_EQ(resumed[0].values, (Numbers{1, 2, 4, 5}));
+    // Names differ though the steps are those of a resumption: two series, and a note of it.
+    const auto hosts = read("step,host,grad_norm\n1,a,1\n2,a,2\n2,b,3\n3,b,4\n");
+    ASSERT_EQ(hosts.size(), 2u);
+    EXPECT_NE(hosts[0].notes.at(0).find("differ in host=a"), std::string::npos)
+        << hosts[0].notes[0];
+}
+
+TEST_F(TrainingLog, KeysThatChangeWithTheStepTellNothingApart) {
+    for (const char* key : {"hour", "tokens", "phase"}) {
+        std::string text = fmt::format("step,{},grad_norm\n", key);
+        for (int run = 0; run < 2; ++run)
+            for (int i = 0; i < 6; ++i)
+                text += fmt::format("{},{},1\n", i,
+                                    key[0] == 'h'   ? std::to_string(10 * run + i / 3)
+                                    : key[0] == 't' ? std::to_string(100 * i)
+                                    : i < 3         ? "warm"
+                                                    : "main");
+        EXPECT_NE(refusal(text).find("go back to step 0"), std::string::npos) << key;
+    }
+}
+
+TEST_F(TrainingLog, RecordsOfRanksAndLayersAreSeriesOfTheirOwn) {
+    const auto all = read(
+        "{\"step\": 1, \"rank\": 0, \"grad_norm\": 1}\n{\"step\": 1, \"rank\": 1, \"grad_norm\": "
+        "3}\n"
+        "{\"step\": 2, \"rank\": 0, \"grad_norm\": 2}\n{\"step\": 2, \"rank\": 1, \"grad_norm\": "
+        "4}\n");
+    ASSERT_EQ(all.size(), 2u);
+    EXPECT_EQ(all[0].name, "grad_norm rank=0");
+    EXPECT_EQ(all[0].values, (Numbers{1, 2}));
+    EXPECT_EQ(all[1].values, (Numbers{3, 4}));
+    EXPECT_EQ(read("step,layer_name,grad_norm\n1,a,0.5\n1,b,0.7\n")[1].name,
+              "grad_norm layer_name=b");
+}
+
+TEST_F(TrainingLog, ColumnsOfBoundsAreNoSeries) {
+    const auto all = read(
+        "\"train/global_step\",\"a - grad_norm\",\"a - grad_norm__MIN\",\"a - grad_norm__MAX\"\n"
+        "10,1,0.5,2\n20,3,2,4\n");
+    ASSERT_EQ(all.size(), 1u);
+    EXPECT_EQ(all[0].steps, (Steps{10, 20}));
+    EXPECT_EQ(all[0].values, (Numbers{1, 3}));
+    EXPECT_NE(all[0].notes.at(0).find("means of several steps"), std::string::npos);
+    const auto small = read("Step,grad_norm,grad_norm__min,grad_norm__max\n1,2,1,3\n2,4,3,5\n");
+    ASSERT_EQ(small.size(), 1u);
+    EXPECT_EQ(small[0].notes.size(), 1u);
+}
+
+TEST_F(TrainingLog, TellsWhichNamesItTakesForLimits) {
+    const std::string text = "step,grad_norm_preclip,grad_norm_ema\n1,5,2\n2,6,3\n";
+    const auto all = read(text);
+    ASSERT_EQ(all.size(), 1u);
+    EXPECT_EQ(all[0].name, "grad_norm_ema");
+    EXPECT_EQ(
+        all[0].notes.at(0),
+        "columns that are not read, since their names are those of limits (clip, max_, threshold): "
+        "grad_norm_preclip; --column reads one");
+    EXPECT_EQ(read(text, {.column = "grad_norm_preclip"})[0].values, (Numbers{5, 6}));
+    EXPECT_TRUE(read(text, {.column = "grad_norm_preclip"})[0].notes.empty());
 }
 
 TEST_F(TrainingLog, TellsGaps) {
@@ -166,6 +360,11 @@ TEST_F(TrainingLog, RefusesInOneSentence) {
     expect("{\"log_history\": 3}", "'log_history': is not a list of records");
     expect("[\"log_history\"]", "'log_history': is not a list of records");
     expect("[1, 2]\n", "is not a JSON object");
+    expect("{\"step\": {\"0\": 0, \"1\": 1}, \"grad_norm\": {\"0\": 0.5, \"1\": 0.6}}",
+           "line 1: holds all steps at once, expected one record per line");
+    expect("{\"step\": [0, 1], \"grad_norm\": [0.5, 0.6]}", "holds all steps at once");
+    expect("{\"iter\": {\"time\": 1}, \"grad_norm\": 0.5}\n{\"step\": 1, \"grad_norm\": 0.6}",
+           "line 2: gives a step");
     expect(std::string("PK\0\0", 4), "is binary");
     EXPECT_THROW(read_training_log(folder / "none"), FormatError);
     EXPECT_THROW(read_training_log("/dev/zero"), FormatError);
@@ -261,6 +460,17 @@ TEST_F(TrainingLog, JoinsTheEventFilesOfAResumedRun) {
           head() + event(1, simple("gnorm", 1)) + event(2, simple("gnorm", 2)));
     const auto all = read_training_log(folder / "run");
     EXPECT_EQ(all[0].values, (Numbers{1, 5, 6}));
+    // Those of two runs have the same steps.
+    write("events.out.tfevents.2.host",
+          head() + event(1, simple("gnorm", 5)) + event(2, simple("gnorm", 6)));
+    try {
+        read_training_log(folder / "run");
+        FAIL();
+    } catch (const FormatError& error) {
+        EXPECT_NE(std::string(error.what()).find("pass each event file by itself"),
+                  std::string::npos)
+            << error.what();
+    }
 }
 
 TEST_F(TrainingLog, RefusesEveryTruncationOfAnEventFileButAtRecords) {
@@ -358,6 +568,23 @@ TEST(SummariseLogs, GivesTheNumbersOfDispersion) {
                                         "b.csv: grad_norm / b.csv: other_norm"}));
     EXPECT_EQ(summary.run["logs"].array().size(), 3u);
     EXPECT_THROW(summarise_logs({a, a}), UsageError);
+}
+
+TEST(SummariseLogs, AJumpOfTheScaleHasNoInterval) {
+    // The numbers before the loss scale is taken out are 65536 times as large: rsd is 2.4, but that
+    // of log-normal numbers as spread would be thousands.
+    LoggedSeries jump{.source = "a.csv", .name = "grad_norm"};
+    const Rng rng(1);
+    Rng draws = rng;
+    for (Index t = 0; t < 60; ++t) {
+        jump.steps.push_back(t);
+        jump.values.push_back((t < 10 ? 65536 : 1) * std::exp(0.3 * draws.normal()));
+    }
+    const Dispersion found = dispersion(jump.values);
+    EXPECT_NEAR(*found.rsd.value, 2.3, 0.3);
+    EXPECT_FALSE(found.rsd.low || found.rsd.high);
+    EXPECT_NE(found.rsd.note.find("no interval: the numbers are unlike"), std::string::npos);
+    EXPECT_FALSE(dispersion_ratio(jump.values, jump.values).value);
 }
 
 }  // namespace

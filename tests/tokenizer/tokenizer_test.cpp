@@ -447,6 +447,303 @@ TEST_F(TokenizerFiles, VocabularyFilesOfBertGpt2AndRobertaAreRead) {
     EXPECT_THROW(open_tokenizer(folder.path()), FormatError);
 }
 
+TEST_F(TokenizerFiles, TokensBesideAVocabularyAreItsOwn) {
+    const test::TemporaryDirectory folder;
+    const auto put = [&](const std::string& name, const std::string& text) {
+        test::write_file(folder.path() / name, text);
+    };
+    const auto ids = [&](const std::string& text) {
+        const Tokenizer tokenizer = open_tokenizer(folder.path());
+        return tokenizer.wrapped(tokenizer.encode(text));
+    };
+    using Ids = std::vector<std::int64_t>;
+    put("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n<\n>\ne\n##1\nhello\ne1\n");
+    EXPECT_EQ(ids("<e1> hello"), (Ids{2, 5, 10, 6, 9, 3}));
+    put("tokenizer_config.json",
+        R"({"do_lower_case":true,"added_tokens_decoder":{"15":{"content":"<E1>","special":true}}})");
+    EXPECT_EQ(ids("<E1> HELLO <e1>"), (Ids{2, 15, 9, 5, 10, 6, 3}));  // before lower case
+    put("tokenizer_config.json", R"({"additional_special_tokens":["<x>", "hello"]})");
+    EXPECT_EQ(ids("<x>hello"), (Ids{2, 11, 9, 3}));  // the next id, and that of the vocabulary
+    put("tokenizer_config.json", "{}");
+    put("added_tokens.json", R"({"<Y>": 12})");
+    EXPECT_EQ(ids("<y> hello"), (Ids{2, 12, 9, 3}));  // found in what is lower case
+    put("added_tokens.json", R"({"hello": 12})");
+    EXPECT_THROW(ids("hello"), FormatError);  // of two ids
+    put("added_tokens.json", "{}");
+    put("special_tokens_map.json", R"({"unk_token":"[MASK]","cls_token":{"content":"<"}})");
+    EXPECT_EQ(ids("zzz"), (Ids{5, 4, 3}));
+    put("tokenizer_config.json", R"({"cls_token":"[CLS]"})");
+    EXPECT_THROW(ids("zzz"), FormatError);  // of two names
+    put("tokenizer_config.json", R"({"cls_token":"<"})");
+    EXPECT_EQ(ids("zzz"), (Ids{5, 4, 3}));
+    put("special_tokens_map.json", "{}");
+    for (const char* key : {R"({"never_split":["<e1>"]})", R"({"do_split_on_punc":false})",
+                            R"({"something_new":true})"}) {
+        put("tokenizer_config.json", key);
+        EXPECT_THROW(ids("hello"), FormatError) << key;
+    }
+    put("tokenizer_config.json",
+        R"({"model_max_length":512,"something_new":null,"tokenizer_class":"B"})");
+    EXPECT_EQ(ids("hello"), (Ids{2, 9, 3}));
+}
+
+TEST_F(TokenizerFiles, TwoFilesThatContradictEachOtherAreRefused) {
+    const test::TemporaryDirectory folder;
+    const std::string model =
+        R"({"version":"1.0","normalizer":{"type":"BertNormalizer","clean_text":true,)"
+        R"("handle_chinese_chars":true,"strip_accents":null,"lowercase":true},)"
+        R"("pre_tokenizer":{"type":"BertPreTokenizer"},"post_processor":null,)"
+        R"("model":{"type":"WordPiece","unk_token":"u","continuing_subword_prefix":)"
+        R"("##","max_input_chars_per_word":100,"vocab":{"u":0,"a":1}}})";
+    test::write_file(folder.path() / "tokenizer.json", model);
+    for (const char* agrees : {R"({"do_lower_case":true})", R"({"strip_accents":true})", "{}"}) {
+        test::write_file(folder.path() / "tokenizer_config.json", agrees);
+        EXPECT_FALSE(open_tokenizer(folder.path()).encode("a").empty()) << agrees;
+    }
+    test::write_file(folder.path() / "tokenizer_config.json", R"({"do_lower_case":false})");
+    try {
+        open_tokenizer(folder.path());
+        FAIL();
+    } catch (const FormatError& e) {
+        EXPECT_NE(
+            std::string(e.what()).find("do_lower_case is false, but lowercase of tokenizer.json is "
+                                       "true"),
+            std::string::npos)
+            << e.what();
+    }
+    EXPECT_FALSE(open_tokenizer(folder.path() / "tokenizer.json").encode("a").empty());
+}
+
+/// A tokenizer.json of BERT's kind: <e> is an added token, the next id is 9.
+std::string bert_json(const std::string& accents = "null", const std::string& lower = "true") {
+    return fmt::format(
+        R"({{"version":"1.0","added_tokens":[{{"id":0,"content":"[U]","special":true,"normalized":false}},)"
+        R"({{"id":8,"content":"<e>","lstrip":false,"rstrip":true,"single_word":false,"special":true,"normalized":false}}],)"
+        R"("normalizer":{{"type":"BertNormalizer","clean_text":true,"handle_chinese_chars":true,)"
+        R"("strip_accents":{},"lowercase":{}}},"pre_tokenizer":{{"type":"BertPreTokenizer"}},)"
+        R"("model":{{"type":"WordPiece","unk_token":"[U]","continuing_subword_prefix":"##",)"
+        R"("max_input_chars_per_word":100,"vocab":{{"[U]":0,"a":1,"b":2,"<":3,">":4,"x":5,"y":6,"he":7}}}}}})",
+        accents, lower);
+}
+
+/// A folder whose tokenizer_config.json and other files change.
+class TokenizerFolder : public WithUnicode {
+  protected:
+    void put(const std::string& name, const std::string& text) const {
+        test::write_file(folder_.path() / name, text);
+    }
+    Ids ids(const std::string& text) const {
+        const Tokenizer tokenizer = open_tokenizer(folder_.path());
+        return tokenizer.wrapped(tokenizer.encode(text));
+    }
+    /// The ids of the text with that tokenizer_config.json.
+    Ids with(const std::string& config, const std::string& text) const {
+        put("tokenizer_config.json", config);
+        return ids(text);
+    }
+    void refuses(const std::string& config, const std::string& what) const {
+        put("tokenizer_config.json", config);
+        try {
+            ids("a");
+            ADD_FAILURE() << config << " is accepted, expected: " << what;
+        } catch (const FormatError& e) {
+            EXPECT_NE(std::string(e.what()).find(what), std::string::npos) << e.what();
+            EXPECT_NE(std::string(e.what()).find("--tokenizer FILE"), std::string::npos)
+                << e.what();
+        }
+    }
+    test::TemporaryDirectory folder_;
+};
+
+TEST_F(TokenizerFolder, TokensThatATokenizerJsonLacksGetTheNextIds) {
+    put("tokenizer.json", bert_json());
+    EXPECT_EQ(with("{}", "<x> a"), (Ids{3, 5, 4, 1}));
+    for (
+        const char* config :
+        {R"({"added_tokens_decoder":{"8":{"content":"<e>","rstrip":true},"9":{"content":"<x>","special":true}}})",
+         R"({"additional_special_tokens":["<x>"]})", R"({"extra_special_tokens":["<x>"]})",
+         R"({"extra_special_tokens":{"image_token":"<x>"}})", R"({"pad_token":"<x>"})",
+         R"({"mask_token":{"content":"<x>","lstrip":false}})"})
+        EXPECT_EQ(with(config, "<x> a <e> b"), (Ids{9, 1, 8, 2})) << config;
+    // By their ids, then by their roles, whatever file or order they are in.
+    put("special_tokens_map.json", R"({"additional_special_tokens":["<3>"]})");
+    EXPECT_EQ(
+        with(R"({"pad_token":"<2>","bos_token":"<1>","added_tokens_decoder":{)"
+             R"("10":{"content":"<b>","special":true},"9":{"content":"<a>","special":true}}})",
+             "<a><b><1><2><3>"),
+        (Ids{9, 10, 11, 12, 13}));
+    EXPECT_EQ(with("{}", "<3>"), (Ids{9}));
+    put("special_tokens_map.json", "{}");
+    put("added_tokens.json", R"({"<X>": 9})");
+    EXPECT_EQ(ids("<x>"), (Ids{9}));  // no special one: found in what is lower case
+    put("added_tokens.json", "{}");
+    EXPECT_EQ(with(R"({"pad_token":"he"})", "hey"), (Ids{7, 6}));  // of the vocabulary, its own id
+    // The file that is named is taken as it stands.
+    put("tokenizer_config.json", R"({"pad_token":"<x>"})");
+    EXPECT_EQ(open_tokenizer(folder_.path() / "tokenizer.json").encode("<x>"), (Ids{3, 5, 4}));
+}
+
+TEST_F(TokenizerFolder, TokensThatContradictATokenizerJsonAreRefused) {
+    put("tokenizer.json", bert_json());
+    refuses(R"({"added_tokens_decoder":{"9":{"content":"<e>"}}})",
+            "'<e>' has the id 9 in tokenizer_config.json, but 8 in tokenizer.json");
+    refuses(R"({"added_tokens_decoder":{"20":{"content":"<x>"}}})",
+            "'<x>' has the id 20 in tokenizer_config.json, but the next one is 9");
+    refuses(R"({"added_tokens_decoder":{"1":{"content":"b"}}})", "has the id 1");
+    refuses(R"({"added_tokens_decoder":{"8":{"content":"<e>","single_word":true}}})",
+            "single_word of '<e>' is true in tokenizer_config.json, but false in tokenizer.json");
+    refuses(R"({"pad_token":{"content":"<e>","lstrip":true}})", "lstrip of '<e>' is true");
+    refuses(R"({"pad_token":{"content":"<e>","rstrip":false}})", "rstrip of '<e>' is false");
+    // What does not say how it is, and what the library does not compare.
+    EXPECT_EQ(with(R"({"pad_token":"<e>"})", "<e> a"), (Ids{8, 1}));
+    EXPECT_EQ(
+        with(R"({"added_tokens_decoder":{"8":{"content":"<e>","normalized":true}}})", "<e> a"),
+        (Ids{8, 1}));
+    put("tokenizer_config.json", "{}");
+    put("added_tokens.json", R"({"<e>": 11})");
+    refuses("{}", "'<e>' has the id 11 in added_tokens.json, but 8 in tokenizer.json");
+}
+
+TEST_F(TokenizerFolder, AKeyThatDividesSpecialTokensIsRefusedEverywhere) {
+    const std::string divides = R"({"split_special_tokens":true})";
+    put("tokenizer.json", bert_json());
+    refuses(divides, "split_special_tokens is true");
+    EXPECT_EQ(
+        with(R"({"split_special_tokens":false,"unheard_of":true,"chat_template":"x"})", "<e> a"),
+        (Ids{8, 1}));
+    std::filesystem::remove(folder_.path() / "tokenizer.json");
+    put("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n");
+    refuses(divides, "'split_special_tokens'");
+    std::filesystem::remove(folder_.path() / "vocab.txt");
+    put("config.json", R"({"model_type":"llama"})");
+    std::filesystem::copy_file(
+        std::filesystem::path(test::test_data()) / "sentencepiece" / "bpe.model",
+        folder_.path() / "tokenizer.model");
+    refuses(divides, "split_special_tokens is true");
+}
+
+TEST_F(TokenizerFolder, AccentsOfTwoFilesAreComparedByTheirEffect) {
+    struct Case {
+        const char *own, *lower, *said;
+        bool agrees;
+    };
+    for (const Case& c :
+         {Case{"null", "true", "true", true}, Case{"null", "true", "null", true},
+          Case{"null", "true", "false", false}, Case{"null", "false", "false", true},
+          Case{"null", "false", "true", false}, Case{"false", "true", "null", false},
+          Case{"true", "true", "null", true}, Case{"true", "true", "false", false}}) {
+        put("tokenizer.json", bert_json(c.own, c.lower));
+        const std::string config = fmt::format(R"({{"strip_accents":{}}})", c.said);
+        if (c.agrees)
+            EXPECT_EQ(with(config, "a"), (Ids{1})) << c.own << c.lower << c.said;
+        else
+            refuses(config, fmt::format("strip_accents is {}, but tokenizer.json", c.said));
+    }
+    put("tokenizer.json", bert_json("false"));
+    EXPECT_EQ(with(R"({"do_lower_case":true})", "a"), (Ids{1}));  // says nothing of accents
+}
+
+TEST_F(TokenizerFolder, ASpaceThatATokenizerJsonPutsBeforeATextIsCompared) {
+    const auto file = [](const std::string& parts) {
+        return fmt::format(R"({{"version":"1.0",{},"model":{}}})", parts,
+                           bpe({"a", "\u2581", "\u2581a"}, "\"\u2581 a\""));
+    };
+    const std::string no_space = R"({"add_prefix_space":false})";
+    for (
+        const char* part :
+        {R"("pre_tokenizer":{"type":"Metaspace","replacement":"▁","prepend_scheme":"first","split":false})",
+         R"("normalizer":{"type":"Sequence","normalizers":[{"type":"Prepend","prepend":"▁"}]})"}) {
+        put("tokenizer.json", file(part));
+        refuses(no_space, "add_prefix_space is false, but ");
+        EXPECT_EQ(with(R"({"add_prefix_space":true})", "a"), (Ids{2})) << part;
+        EXPECT_EQ(with(R"({"add_prefix_space":null})", "a"), (Ids{2})) << part;
+    }
+    put("tokenizer.json",
+        file(R"("pre_tokenizer":{"type":"Metaspace","replacement":"▁","prepend_scheme":"never"})"));
+    EXPECT_EQ(with(no_space, "a"), (Ids{0}));
+}
+
+TEST_F(TokenizerFolder, WhatATokenizerModelDoesNotObeyIsRefused) {
+    const std::filesystem::path models = std::filesystem::path(test::test_data()) / "sentencepiece";
+    std::filesystem::copy_file(models / "bpe.model", folder_.path() / "tokenizer.model");
+    put("config.json", R"({"model_type":"llama"})");
+    const Ids plain = with("{}", "the fox");
+    for (
+        const char* config :
+        {R"({"add_prefix_space":true,"sp_model_kwargs":{},"legacy":true,"use_default_system_prompt":false})",
+         R"({"add_prefix_space":null,"sp_model_kwargs":null,"spaces_between_special_tokens":false})",
+         R"({"sp_model_kwargs":{"enable_sampling":false,"alpha":0.1,"nbest_size":-1}})",
+         R"({"bos_token":{"content":"<s>","lstrip":false},"unk_token":"<unk>","pad_token":null})",
+         R"({"additional_special_tokens":["</s>"],"extra_special_tokens":{}})"})
+        EXPECT_EQ(with(config, "the fox"), plain) << config;
+    refuses(R"({"add_prefix_space":false})",
+            "add_prefix_space false, but the model puts a space before a text");
+    refuses(R"({"sp_model_kwargs":{"enable_sampling":true,"alpha":0.1}})",
+            "'enable_sampling' true");
+    refuses(R"({"additional_special_tokens":["<x>"]})",
+            "tokenizer_config.json has the token '<x>', which is not in tokenizer.model");
+    refuses(R"({"extra_special_tokens":{"image_token":"<x>"}})", "the token '<x>'");
+    refuses(R"({"pad_token":"<x>"})", "the token '<x>'");
+    refuses(R"({"added_tokens_decoder":{"3":{"content":"<s>"}}})",
+            "'<s>' has the id 3 in tokenizer_config.json, but 1 in tokenizer.model");
+    // A declared token of the model is found as one, and the named one begins a text.
+    EXPECT_EQ(with(R"({"bos_token":"</s>"})", "").front(), 2);
+    const std::string piece = open_tokenizer(models / "bpe.model").piece(plain.back());
+    EXPECT_EQ(with(R"({"additional_special_tokens":[")" + piece + R"("]})", piece).back(),
+              plain.back());
+    put("tokenizer_config.json", "{}");
+    put("added_tokens.json", R"({"<s>": 1})");
+    EXPECT_EQ(ids("the fox"), plain);
+    put("added_tokens.json", R"({"<x>": 700})");
+    refuses("{}", "added_tokens.json has the token '<x>'");
+    put("added_tokens.json", "{}");
+    put("special_tokens_map.json", R"({"pad_token":"<y>"})");
+    refuses("{}", "special_tokens_map.json has the token '<y>'");
+}
+
+TEST_F(TokenizerFolder, LegacyFalsePutsNoSpaceBehindATokenInsideAText) {
+    const std::filesystem::path models = std::filesystem::path(test::test_data()) / "sentencepiece";
+    const std::filesystem::path file = folder_.path() / "tokenizer.model";
+    std::filesystem::copy_file(models / "bpe.model", file);
+    put("config.json", R"({"model_type":"llama"})");
+    const auto between = [&](const std::string& config, const std::string& text) {
+        put("tokenizer_config.json", config);
+        return pieces(open_tokenizer(folder_.path()), text);
+    };
+    const std::string modern = R"({"legacy":false})";
+    EXPECT_EQ(between("{}", "e</s>e"), "<s>|\u2581|e|</s>|\u2581|e");
+    EXPECT_EQ(between(R"({"legacy":true})", "e</s>e"), "<s>|\u2581|e|</s>|\u2581|e");
+    EXPECT_EQ(between(modern, "e</s>e"), "<s>|\u2581|e|</s>|e");
+    EXPECT_EQ(between(modern, "</s>e"), "<s>|</s>|e");
+    EXPECT_EQ(between(modern, "</s> e"), "<s>|</s>|\u2581|e");
+    EXPECT_EQ(between(modern, "the fox  is"), between("{}", "the fox  is"));
+    // A model that puts no space before a text.
+    std::filesystem::remove(file);
+    std::filesystem::copy_file(models / "bpe_symbols.model", file);
+    EXPECT_EQ(between(R"({"add_prefix_space":false})", "</s>e"), "<s>|</s>|e");
+    EXPECT_EQ(between(modern, "</s>e"), "<s>|</s>|e");
+    refuses(R"({"add_prefix_space":true})",
+            "add_prefix_space true, but the model puts no space before a text");
+}
+
+TEST_F(TokenizerFolder, TokensBesideAVocabularyHaveTheirRolesAndFlags) {
+    put("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n");
+    for (const char* config : {R"({"extra_special_tokens":["<x>"]})",
+                               R"({"extra_special_tokens":{"image_token":"<x>"}})",
+                               R"({"extra_special_tokens":{"image_token":{"content":"<x>"}}})"})
+        EXPECT_EQ(with(config, "<x> a"), (Ids{2, 6, 5, 3})) << config;
+    refuses(R"({"added_tokens_decoder":{"5":{"content":"<x>"}}})", "'<x>' and 'a' have the id 5");
+    std::filesystem::remove(folder_.path() / "vocab.txt");
+    put("config.json", R"({"model_type":"roberta"})");
+    put("vocab.json", R"({"<s>":0,"</s>":1,"<pad>":2,"<unk>":3,"<mask>":4,"a":5,"\u0120":6})");
+    put("merges.txt", "#version: 0.2\n");
+    EXPECT_EQ(with("{}", "a <mask> a"), (Ids{0, 5, 4, 6, 5, 1}));
+    EXPECT_EQ(with(R"({"mask_token":"<mask>"})", "a <mask>"), (Ids{0, 5, 4, 1}));
+    EXPECT_EQ(
+        with(R"({"mask_token":{"content":"<mask>","lstrip":false,"rstrip":true}})", "a <mask> a"),
+        (Ids{0, 5, 6, 4, 5, 1}));
+}
+
 TEST_F(TokenizerFiles, EveryPrefixOfAFileIsRefused) {
     int files = 0;
     for (const auto& entry : std::filesystem::directory_iterator(

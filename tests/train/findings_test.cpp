@@ -68,6 +68,30 @@ TEST(TrainingFindings, ALossThatStaysIsNot) {
     EXPECT_EQ(finding(trained(stays), "does not fall").level, Level::warning);
 }
 
+TEST(TrainingFindings, ALossAtThatOfAGuessIsNotGood) {
+    const auto to_chance = [](double share) { return 0.7 + std::exp(-30 * share); };
+    TrainResult result = trained(to_chance);
+    EXPECT_EQ(finding(result, "The training loss").level, Level::good);  // of unknown targets
+    result.run.set("choices", Index(2));
+    const Finding f =
+        finding(result, "The training loss does not get below that of a guess, ln 2 = 0.6931");
+    EXPECT_EQ(f.level, Level::warning);
+    result.run.set("choices", Index(3));
+    EXPECT_EQ(finding(result, "The training loss falls").level, Level::good);
+}
+
+TEST(TrainingFindings, AGradientThatVanishesOnItsWayBackIsSaid) {
+    TrainResult result = trained(falls);
+    for (TrainStep& step : result.steps) step.layer_norms = {1e-20, 1e-10, 1, 0};
+    const Finding f = finding(result, "The gradient vanishes");
+    EXPECT_EQ(f.level, Level::warning);
+    EXPECT_THAT(f.text, HasSubstr("layer 0 is 1e-20 on average, that of layer 2 1."));
+    for (const Finding& other : training_page(result).findings)
+        EXPECT_EQ(other.text.find("No gradient spikes"), std::string::npos);
+    for (TrainStep& step : result.steps) step.layer_norms = {0.01, 0.5, 1, 0};
+    finding(result, "No gradient spikes");
+}
+
 TEST(TrainingFindings, HeldOutLossesAreASeries) {
     TrainResult result = trained(falls);
     result.evaluations = {{0, 4, 0, 8}, {100, 1, 0.5, 8}, {200, 2, 0.5, 8}};

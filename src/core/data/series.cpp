@@ -188,6 +188,16 @@ std::optional<std::pair<double, double>> studentised(std::vector<double> deviati
     return std::pair(low, high);
 }
 
+/// Why an interval without its value is none: it is that of the law of the fitted model, which a
+/// series as long as this one does not show, as where it jumps from one scale to another.
+constexpr const char* unlike_its_model =
+    "no interval: the numbers are unlike a series that varies about one level (does the scale "
+    "jump?)";
+
+bool contains(const std::pair<double, double>& interval, double value) {
+    return interval.first <= value && value <= interval.second;
+}
+
 void check_options(std::span<const double> g, const DispersionOptions& options) {
     if (!(options.confidence > 0 && options.confidence < 1))
         throw UsageError(
@@ -246,6 +256,10 @@ Dispersion dispersion(std::span<const double> given, const DispersionOptions& op
         out.rsd.note = "too few resamples vary: no interval";
         return out;
     }
+    if (!contains(*interval, rsd)) {
+        out.rsd.note = unlike_its_model;
+        return out;
+    }
     out.standard_error = rsd * sieve.found->error;
     std::tie(out.rsd.low, out.rsd.high) = *interval;
     return out;
@@ -272,6 +286,7 @@ Value dispersion_ratio(std::span<const double> a, std::span<const double> b,
                           }),
         found, options.confidence);
     if (!interval) return undefined("too few resamples vary");
+    if (!contains(*interval, *out.value)) return undefined(unlike_its_model);
     std::tie(out.low, out.high) = *interval;
     return out;
 }

@@ -8,7 +8,6 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
-#include <unordered_map>
 
 #include "tsdiag/error.hpp"
 
@@ -29,17 +28,16 @@ std::string_view trimmed(std::string_view text) {
     return text;
 }
 
-/// The most frequent difference of neighbouring steps; the smallest of equally frequent ones.
-Index usual_distance(const std::vector<Index>& steps) {
-    std::unordered_map<Index, Index> seen;
-    for (std::size_t i = 1; i < steps.size(); ++i) ++seen[steps[i] - steps[i - 1]];
-    Index best = 1, count = 0;
-    for (const auto& [distance, times] : seen)
-        if (times > count || (times == count && distance < best)) {
-            best = distance;
-            count = times;
-        }
-    return best;
+/// What follows the last '/'.
+std::string_view last_part(std::string_view name) {
+    const std::size_t slash = name.rfind('/');
+    return slash == std::string_view::npos ? name : name.substr(slash + 1);
+}
+
+/// Contains the name `grad` and `norm`, or `gnorm`?
+bool is_like_gradient_norm(std::string_view word) {
+    const auto has = [&](std::string_view part) { return word.find(part) != word.npos; };
+    return (has("grad") && has("norm")) || has("gnorm");
 }
 
 }  // namespace
@@ -47,16 +45,41 @@ Index usual_distance(const std::vector<Index>& steps) {
 bool names_gradient_norm(std::string_view name) {
     const std::string word = lower(name);
     const auto has = [&](std::string_view part) { return word.find(part) != std::string::npos; };
-    if (has("max_") || has("clip") || has("threshold")) return false;
-    return (has("grad") && has("norm")) || has("gnorm");
+    if (has("max_") || has("clip") || has("threshold") || is_bound_of_bucket(name)) return false;
+    return is_like_gradient_norm(word);
 }
 
 int step_rank(std::string_view name) {
-    constexpr std::array<std::string_view, 9> words = {
-        "step", "global_step", "trainer/global_step", "_step",     "iteration",
-        "iter", "iter_num",    "num_updates",         "train_step"};
-    const auto found = std::ranges::find(words, lower(trimmed(name)));
+    constexpr std::array<std::string_view, 8> words = {"step",        "global_step", "_step",
+                                                       "iteration",   "iter",        "iter_num",
+                                                       "num_updates", "train_step"};
+    const std::string small = lower(trimmed(name));
+    const std::string_view last = last_part(small);
+    const auto found = std::ranges::find(words, last);
+    if (found == words.end()) return 0;
+    // "train/global_step" ranks behind every plain name.
+    const int rank = int(found - words.begin()) + 1;
+    return last.size() == small.size() ? rank : rank + int(words.size());
+}
+
+bool is_qualifier(std::string_view name) {
+    constexpr std::array<std::string_view, 17> words = {
+        "run",   "run_id",     "run_name", "model",     "layer",      "layer_name",
+        "stage", "head",       "tensor",   "parameter", "param_name", "module",
+        "rank",  "local_rank", "worker",   "device",    "seed"};
+    return std::ranges::find(words, lower(trimmed(name))) != words.end();
+}
+
+int epoch_rank(std::string_view name) {
+    constexpr std::array<std::string_view, 3> words = {"epoch", "ep", "epochs"};
+    const std::string small = lower(trimmed(name));
+    const auto found = std::ranges::find(words, last_part(small));
     return found == words.end() ? 0 : int(found - words.begin()) + 1;
+}
+
+bool is_bound_of_bucket(std::string_view name) {
+    const std::string small = lower(name);
+    return small.ends_with("__min") || small.ends_with("__max");
 }
 
 std::optional<double> logged_number(std::string_view text) {
@@ -81,8 +104,12 @@ bool LogRecords::wants(std::string_view name) {
     const auto found = wanted_.find(name);
     if (found != wanted_.end()) return found->second;
     known_.emplace_back(name);
-    const bool wanted =
-        options_.column.empty() ? names_gradient_norm(name) : name == options_.column;
+    // "grad_norm layer=3" is of the records of "grad_norm".
+    const std::string& column = options_.column;
+    const bool wanted = column.empty()
+                            ? names_gradient_norm(name)
+                            : column == name || (column.starts_with(std::string(name) + ' ') &&
+                                                 column.find('=', name.size()) != column.npos);
     wanted_.emplace(std::string(name), wanted);
     return wanted;
 }
@@ -91,29 +118,24 @@ LogRecords::Gathered& LogRecords::at(std::string_view name) {
     const auto found = index_.find(name);
     if (found != index_.end()) return all_[found->second];
     index_.emplace(std::string(name), all_.size());
-    return all_.emplace_back(Gathered{.name = std::string(name), .values = {}});
+    return all_.emplace_back(Gathered{.name = std::string(name)});
 }
 
 void LogRecords::add(std::string_view name, Index step, double value, const std::string& place) {
-    if (step < options_.first || (options_.last >= 0 && step > options_.last)) return;
     ++added_;
-    Gathered& series = at(name);
-    if (!std::isfinite(value)) {
-        if (!options_.allow_nonfinite)
-            throw NonFiniteError(
-                fmt::format("{}: {}: '{}' is {} at step {}, expected a finite number; pass "
-                            "--allow-nonfinite to skip such steps.",
-                            source_, place, name, value, step));
-        ++series.left_out;
-        series.values.erase(step);
-        return;
+    LoggedNumber number{
+        .step = step, .value = value, .epoch = epoch_, .file = file_, .record = keys_.current()};
+    const bool nonfinite = !std::isfinite(value);
+    if (nonfinite ? !options_.allow_nonfinite : value < options_.least) {
+        number.complaint = std::ssize(complaints_);
+        const std::string what = nonfinite
+                                     ? "a finite number; pass --allow-nonfinite to skip such steps"
+                                     : "a nonnegative norm; pass --column with the right name";
+        complaints_.push_back({fmt::format("{}: {}: '{}' is {} at step {}, expected {}.", source_,
+                                           place, name, value, step, what),
+                               nonfinite});
     }
-    if (value < options_.least)
-        fail(place, fmt::format("'{}' is {} at step {}, expected a nonnegative norm; pass --column "
-                                "with the right name",
-                                name, value, step));
-    const auto [found, fresh] = series.values.insert_or_assign(step, value);
-    if (!fresh) ++series.replaced;
+    at(name).numbers.push_back(number);
 }
 
 void LogRecords::add_text(std::string_view name, Index step, std::string_view text,
@@ -134,20 +156,34 @@ void LogRecords::fail(const std::string& place, const std::string& what) const {
     throw FormatError(fmt::format("{}: {}: {}.", source_, place, what));
 }
 
-LoggedSeries LogRecords::finished(const Gathered& one) const {
-    LoggedSeries out{
-        .source = source_, .name = one.name, .steps = {}, .values = {}, .notes = notes_};
-    for (const auto& [step, value] : one.values) {
+LoggedSeries LogRecords::finished(const Gathered& one, const SettledSeries& settled) const {
+    LoggedSeries out{.source = source_,
+                     .name = one.name + settled.of,
+                     .steps = {},
+                     .values = {},
+                     .notes = notes_};
+    out.notes.insert(out.notes.end(), settled.notes.begin(), settled.notes.end());
+    std::map<Index, const LoggedNumber*> by_step;
+    for (const LoggedNumber& number : settled.numbers)
+        if (number.step >= options_.first && (options_.last < 0 || number.step <= options_.last))
+            by_step.insert_or_assign(number.step, &number);
+    Index left_out = 0;
+    for (const auto& [step, number] : by_step) {
+        if (number->complaint >= 0) {
+            const Complaint& found = complaints_[std::size_t(number->complaint)];
+            if (found.nonfinite) throw NonFiniteError(found.what);
+            throw FormatError(found.what);
+        }
+        if (!std::isfinite(number->value)) {
+            ++left_out;
+            continue;
+        }
         out.steps.push_back(step);
-        out.values.push_back(value);
+        out.values.push_back(number->value);
     }
-    if (one.replaced > 0)
-        out.notes.push_back(fmt::format(
-            "{} step{} written more than once (a resumed run?): the later record is used",
-            one.replaced, one.replaced == 1 ? " was" : "s were"));
-    if (one.left_out > 0)
-        out.notes.push_back(fmt::format("{} number{} not finite and skipped", one.left_out,
-                                        one.left_out == 1 ? " is" : "s are"));
+    if (left_out > 0)
+        out.notes.push_back(fmt::format("{} number{} not finite and skipped", left_out,
+                                        left_out == 1 ? " is" : "s are"));
     const Index distance = usual_distance(out.steps);
     Index gaps = 0, first = -1, longest = 0;
     for (std::size_t i = 1; i < out.steps.size(); ++i) {
@@ -164,11 +200,46 @@ LoggedSeries LogRecords::finished(const Gathered& one) const {
     return out;
 }
 
+std::vector<LoggedSeries> LogRecords::finished(const Gathered& one) const {
+    std::vector<LoggedSeries> out;
+    for (const SettledSeries& settled : settled_series(one.numbers, keys_)) {
+        if (!settled.refusal.empty())
+            throw FormatError(
+                fmt::format("{}: the steps of '{}' {}.", source_, one.name, settled.refusal));
+        // Of "grad_norm layer=3" both "grad_norm" and all of it are names.
+        const std::string name = one.name + settled.of, &column = options_.column;
+        if (!column.empty() && name != column && !name.starts_with(column + ' ')) continue;
+        LoggedSeries series = finished(one, settled);
+        if (!series.values.empty()) out.push_back(std::move(series));
+    }
+    return out;
+}
+
+std::string LogRecords::left_out() const {
+    std::vector<std::string> names;
+    for (const std::string& name : known_)
+        if (options_.column.empty() && !names_gradient_norm(name) && !is_bound_of_bucket(name) &&
+            is_like_gradient_norm(lower(name)))
+            names.push_back(name);
+    if (names.empty()) return {};
+    const std::size_t more = names.size() > 8 ? names.size() - 8 : 0;
+    names.resize(names.size() - more);
+    return fmt::format(
+        "columns that are not read, since their names are those of limits (clip, max_, threshold): "
+        "{}{}; --column reads one",
+        fmt::join(names, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
 std::vector<LoggedSeries> LogRecords::finish() {
     std::vector<LoggedSeries> out;
     for (const Gathered& one : all_)
-        if (!one.values.empty()) out.push_back(finished(one));
-    if (!out.empty()) return out;
+        for (LoggedSeries& series : finished(one)) out.push_back(std::move(series));
+    if (out.empty()) fail_empty();
+    if (std::string line = left_out(); !line.empty()) out.front().notes.push_back(std::move(line));
+    return out;
+}
+
+void LogRecords::fail_empty() const {
     std::vector<std::string> names = known_;
     const std::size_t more = names.size() > 12 ? names.size() - 12 : 0;
     names.resize(names.size() - more);

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "equal_steps.hpp"
 #include "tsdiag/training_log.hpp"
 
 /// The interface between the readers of logs and the series.
@@ -25,30 +26,52 @@ class LogRecords {
 
     void note(std::string text);
     /// Sets the file of the records that follow.
-    void enter(std::string source) { source_ = std::move(source); }
+    void enter(std::string source) {
+        source_ = std::move(source);
+        ++file_;
+    }
+    /// Begins a record, whose epoch and other keys follow.
+    void enter_record() {
+        epoch_.reset();
+        keys_.begin();
+    }
+    void enter_epoch(std::optional<double> epoch) { epoch_ = epoch; }
+    /// A key of the record that is no step, epoch or series, and its value.
+    void enter_key(std::string_view key, std::string_view value) { keys_.put(key, value); }
     const std::string& source() const { return source_; }
     const LogOptions& options() const { return options_; }
-    Index added() const { return added_; }  ///< numbers so far, including those left out
+    Index added() const { return added_; }  ///< numbers so far
     [[noreturn]] void fail(const std::string& place, const std::string& what) const;
 
-    /// Sorts by step, and notes replaced and missing steps.
+    /// The series in order of their steps, of those asked for; notes replaced and missing steps.
     std::vector<LoggedSeries> finish();
 
   private:
     struct Gathered {
         std::string name;
-        std::map<Index, double> values;
-        Index replaced = 0, left_out = 0;
+        std::vector<LoggedNumber> numbers = {};  ///< in the order of the log
     };
-    LoggedSeries finished(const Gathered& one) const;
+    /// Why a number cannot be used.
+    struct Complaint {
+        std::string what;
+        bool nonfinite = false;
+    };
+    std::vector<LoggedSeries> finished(const Gathered& one) const;
+    LoggedSeries finished(const Gathered& one, const SettledSeries& settled) const;
+    [[noreturn]] void fail_empty() const;
+    /// The names like gradient norms that are those of limits, in words: they may be of numbers.
+    std::string left_out() const;
     Gathered& at(std::string_view name);
 
     std::string source_;
     LogOptions options_;
     std::vector<std::string> known_, notes_;
-    Index added_ = 0;
+    Index added_ = 0, file_ = 0;
+    std::optional<double> epoch_ = {};
     std::map<std::string, bool, std::less<>> wanted_;
     std::vector<Gathered> all_;
+    std::vector<Complaint> complaints_;
+    RecordKeys keys_;
     std::map<std::string, std::size_t, std::less<>> index_;
 };
 
@@ -57,6 +80,15 @@ std::optional<double> logged_number(std::string_view text);
 
 /// How likely a column or key of that name holds the step: 1 is the most likely; 0: not at all.
 int step_rank(std::string_view name);
+
+/// Does a column or key of that name tell records of one step apart, such as those of layers, ranks
+/// or runs?
+bool is_qualifier(std::string_view name);
+/// The same of the epoch.
+int epoch_rank(std::string_view name);
+/// Of Weights & Biases, which writes NAME__MIN and NAME__MAX, in capitals or not, beside the mean
+/// NAME of several steps.
+bool is_bound_of_bucket(std::string_view name);
 
 /// Reads the text of a file into `out`.
 void read_csv_log(std::string_view text, LogRecords& out);

@@ -29,16 +29,30 @@ Index parse_step(std::string_view text, const LogRecords& out, const std::string
     return Index(*value);
 }
 
+char lower_case(char c) { return c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c; }
+
+std::string lower_case(std::string text) {
+    for (char& c : text) c = lower_case(c);
+    return text;
+}
+
+/// The first column of a name that is `wanted`, in small letters.
 std::size_t find_column(const std::vector<std::string>& names,
                         std::initializer_list<std::string_view> wanted) {
     for (const std::string_view want : wanted)
         for (std::size_t c = 0; c < names.size(); ++c)
             if (names[c].size() == want.size() &&
-                std::equal(want.begin(), want.end(), names[c].begin(), [](char a, char b) {
-                    return a == (b >= 'A' && b <= 'Z' ? char(b - 'A' + 'a') : b);
-                }))
+                std::equal(want.begin(), want.end(), names[c].begin(),
+                           [](char a, char b) { return a == lower_case(b); }))
                 return c;
     return none;
+}
+
+/// The places of NAME__MIN and NAME__MAX; none where there are none.
+std::pair<std::size_t, std::size_t> bounds_of(const std::string& name,
+                                              const std::vector<std::string>& names) {
+    return {find_column(names, {lower_case(name + "__min")}),
+            find_column(names, {lower_case(name + "__max")})};
 }
 
 std::size_t step_column(const std::vector<std::string>& names, const LogRecords& out) {
@@ -61,27 +75,44 @@ std::size_t step_column(const std::vector<std::string>& names, const LogRecords&
 
 /// The columns of a table.
 struct Layout {
-    std::size_t step = none;
+    std::size_t step = none, epoch = none;
     std::size_t tag = none, value = none;  ///< of a long table
     std::vector<std::size_t> qualifiers;   ///< layer, tensor and the like: part of the name
     std::vector<std::pair<std::size_t, std::string>> columns;  ///< of a wide table
+    std::vector<std::pair<std::size_t, std::size_t>> bounds;   ///< beside each of them, or none
+    std::vector<std::size_t> others;  ///< columns that may tell records of one step apart
 
     bool is_long() const { return tag != none && value != none; }
 };
+
+/// May a column or key of that name tell series apart, though it is not known to?
+bool may_tell_apart(std::string_view name, const LogRecords& out) {
+    return step_rank(name) == 0 && !names_gradient_norm(name) && epoch_rank(name) == 0 &&
+           !is_qualifier(name) && !is_bound_of_bucket(name) && name != out.options().column &&
+           name != out.options().step_column;
+}
 
 Layout layout_of(const std::vector<std::string>& names, LogRecords& out) {
     Layout layout;
     layout.step = step_column(names, out);
     layout.tag = find_column(names, {"metric", "tag", "name", "key", "variable"});
     layout.value = find_column(names, {"value"});
-    for (const std::string_view word :
-         {"run", "model", "layer", "stage", "head", "tensor", "parameter", "module"})
-        if (const std::size_t c = find_column(names, {word});
-            c != none && c != layout.tag && c != layout.step && names[c] != out.options().column)
+    for (std::size_t c = 0; c < names.size(); ++c) {
+        const int rank = epoch_rank(names[c]);
+        if (rank > 0 && (layout.epoch == none || rank < epoch_rank(names[layout.epoch])))
+            layout.epoch = c;
+        if (is_qualifier(names[c]) && c != layout.tag && c != layout.step && c != layout.value &&
+            names[c] != out.options().column)
             layout.qualifiers.push_back(c);
+    }
+    for (std::size_t c = 0; c < names.size(); ++c)
+        if (may_tell_apart(names[c], out) &&
+            !(layout.is_long() && (c == layout.tag || c == layout.value)))
+            layout.others.push_back(c);
     if (layout.is_long()) return layout;
     for (std::size_t c = 0; c < names.size(); ++c)
         if (c != layout.step && out.wants(names[c])) layout.columns.emplace_back(c, names[c]);
+    for (const auto& [c, name] : layout.columns) layout.bounds.push_back(bounds_of(name, names));
     std::unordered_set<std::string_view> seen;
     for (const auto& [c, name] : layout.columns)
         if (!seen.insert(name).second)
@@ -122,19 +153,44 @@ std::string with_quoted_nonfinite(std::string_view line) {
     return out;
 }
 
-/// Reads the numbers of an object; nested keys are joined.
-void read_object(const Json& object, const std::string& prefix, Index step,
+/// Tells the keys of an object, also nested ones, and its epoch; `epoch` is the rank of the one so
+/// far, 0 at first.
+void enter_keys(const Json& object, const std::string& prefix, int& epoch, LogRecords& out) {
+    for (const auto& [key, value] : object.object()) {
+        const std::string name = prefix.empty() ? key : prefix + "/" + key;
+        if (value.is_object()) {
+            enter_keys(value, name, epoch, out);
+            continue;
+        }
+        std::string text;
+        if (value.is_string()) text = value.string();
+        if (value.is_number()) text = shortest(value.number());
+        if (value.is_integer()) text = std::to_string(value.integer());
+        if (value.is_bool()) text = value.boolean() ? "true" : "false";
+        if (const int rank = epoch_rank(name); rank > 0) {
+            const std::optional<double> number = logged_number(text);
+            if (!number || (epoch > 0 && epoch <= rank)) continue;
+            out.enter_epoch(number);
+            epoch = rank;
+        } else if (may_tell_apart(name, out)) {
+            out.enter_key(name, text);
+        }
+    }
+}
+
+/// Reads the numbers of an object; nested keys are joined.  `of` tells it from others of its step.
+void read_object(const Json& object, const std::string& prefix, const std::string& of, Index step,
                  const std::string& place, LogRecords& out) {
     for (const auto& [key, value] : object.object()) {
         const std::string name = prefix.empty() ? key : prefix + "/" + key;
         if (value.is_object()) {
-            read_object(value, name, step, place, out);
+            read_object(value, name, of, step, place, out);
         } else if (value.is_number() || value.is_string()) {
-            if (!out.wants(name)) continue;
+            if (!out.wants(name) && name + of != out.options().column) continue;
             if (value.is_string())
-                out.add_text(name, step, value.string(), place);
+                out.add_text(name + of, step, value.string(), place);
             else
-                out.add(name, step, value.number(), place);
+                out.add(name + of, step, value.number(), place);
         } else if (!value.is_null() && out.wants(name)) {
             out.fail(place,
                      fmt::format("'{}' is not a number; pass --column with the right name", name));
@@ -147,9 +203,13 @@ Index step_of(const Json& object, const std::string& place, const LogRecords& ou
     const std::string& given = out.options().step_column;
     const Json* best = nullptr;
     int best_rank = 0;
+    bool steps = false, norms = false;  // several in one object
     for (const auto& [key, value] : object.object()) {
         const int rank = given.empty() ? step_rank(key) : key == given ? 1 : 0;
         const bool readable = value.is_number() || value.is_string();
+        const bool several = value.is_object() || value.is_array();
+        steps = steps || (rank > 0 && several);
+        norms = norms || (several && (names_gradient_norm(key) || key == out.options().column));
         if (rank > 0 && readable && (!best || rank < best_rank)) {
             best = &value;
             best_rank = rank;
@@ -159,8 +219,23 @@ Index step_of(const Json& object, const std::string& place, const LogRecords& ou
         out.fail(place, fmt::format("has no '{}', expected the step; pass --step-column with the "
                                     "right name",
                                     given));
+    if (!best && steps && norms)
+        out.fail(place,
+                 "holds all steps at once, expected one record per line, such as {\"step\": 1, "
+                 "\"grad_norm\": 0.5}; write the log so (pandas: orient='records', lines=True)");
     if (!best) return -1;
     return parse_step(best->is_string() ? best->string() : shortest(best->number()), out, place);
+}
+
+/// " layer=3 rank=0"
+std::string qualifiers_of(const Json& record, const LogRecords& out) {
+    std::string of;
+    for (const auto& [key, value] : record.object())
+        if (is_qualifier(key) && key != out.options().column && key != out.options().step_column &&
+            (value.is_number() || value.is_string()))
+            of += fmt::format(" {}={}", key,
+                              value.is_string() ? value.string() : shortest(value.number()));
+    return of;
 }
 
 /// Whether the relevant records have a step, or are counted.
@@ -176,7 +251,10 @@ void read_record(const Json& record, Index counted, const std::string& place, St
                  "is not a JSON object, expected one per line, such as {\"step\": 1, "
                  "\"grad_norm\": 0.5}");
     const Index step = step_of(record, place, out), before = out.added();
-    read_object(record, "", step < 0 ? counted : step, place, out);
+    out.enter_record();
+    int epoch = 0;
+    enter_keys(record, "", epoch, out);
+    read_object(record, "", qualifiers_of(record, out), step < 0 ? counted : step, place, out);
     if (out.added() == before) return;
     (step < 0 ? seen.counted : seen.told) = true;
     if (seen.told && seen.counted)
@@ -206,9 +284,13 @@ void read_csv_log(std::string_view text, LogRecords& out) {
     const Layout layout = layout_of(names, out);
     if (layout.step == none) out.note(counted_note);
     Index counted = 0;
+    bool averaged = false;
     while (row.next()) {
         const std::string place = line_place(row.line());
         ++counted;
+        out.enter_record();
+        if (layout.epoch != none) out.enter_epoch(logged_number(row.text(layout.epoch)));
+        for (const std::size_t c : layout.others) out.enter_key(names[c], row.text(c));
         const auto step = [&] {
             return layout.step == none ? counted : parse_step(row.text(layout.step), out, place);
         };
@@ -219,10 +301,18 @@ void read_csv_log(std::string_view text, LogRecords& out) {
                 out.add_text(name, step(), row.text(layout.value), place);
             continue;
         }
-        for (const auto& [c, name] : layout.columns)
-            if (!row.text(c).empty())
-                out.add_text(qualified(name, row, layout, names), step(), row.text(c), place);
+        for (std::size_t i = 0; i < layout.columns.size(); ++i) {
+            const auto& [c, name] = layout.columns[i];
+            if (row.text(c).empty()) continue;
+            out.add_text(qualified(name, row, layout, names), step(), row.text(c), place);
+            const auto& [low, high] = layout.bounds[i];
+            averaged = averaged || (low != none && high != none && row.text(low) != row.text(high));
+        }
     }
+    if (averaged)
+        out.note(
+            "numbers are means of several steps each, whose range is in __MIN and __MAX: single "
+            "steps vary more");
 }
 
 /// The records of a trainer_state.json.

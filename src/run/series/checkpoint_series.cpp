@@ -6,8 +6,11 @@
 #include <array>
 #include <charconv>
 
+#include "same_tensors.hpp"
+#include "step_names.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/file.hpp"
+#include "tsdiag/text.hpp"
 
 namespace tsdiag {
 namespace {
@@ -50,50 +53,16 @@ std::optional<SeriesMember> step_beside(const fs::path& path) {
     return step_in(Json::parse(text, state.string()), "trainer_state.json");
 }
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
-/// The digits after the last `word` of `name`, with at most one of -_= between.
-std::optional<Index> number_after(std::string_view name, std::string_view word) {
-    for (std::size_t at = name.rfind(word); at != std::string_view::npos;
-         at = at == 0 ? std::string_view::npos : name.rfind(word, at - 1)) {
-        std::size_t from = at + word.size();
-        if (from < name.size() &&
-            std::string_view("-_=.").find(name[from]) != std::string_view::npos)
-            ++from;
-        Index value = 0;
-        const auto [end, error] =
-            std::from_chars(name.data() + from, name.data() + name.size(), value);
-        if (error == std::errc() && from < name.size() && is_digit(name[from])) return value;
-    }
-    return std::nullopt;
-}
-
-/// The number at the end of the name, before its suffix: "model_500.pt".
-std::optional<Index> number_at_end(std::string_view name) {
-    std::size_t end = name.size(), from = end;
-    while (from > 0 && is_digit(name[from - 1])) --from;
-    Index value = 0;
-    const auto [at, error] = std::from_chars(name.data() + from, name.data() + end, value);
-    if (from == end || error != std::errc()) return std::nullopt;
-    return value;
-}
-
-std::optional<SeriesMember> step_in_name(const fs::path& path) {
+std::optional<SeriesMember> step_in_file_name(const fs::path& path) {
     std::string name = path.filename().string();
     for (const std::string_view suffix :
          {".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".npz", ".model"})
         if (name.ends_with(suffix)) name.resize(name.size() - suffix.size());
     std::ranges::transform(name, name.begin(),
                            [](char c) { return c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c; });
-    constexpr std::array<std::pair<std::string_view, std::string_view>, 8> words = {
-        std::pair{"step", "step"}, {"steps", "step"},   {"iteration", "iteration"},
-        {"iter", "iteration"},     {"updates", "step"}, {"epoch", "epoch"},
-        {"checkpoint", "step"},    {"ckpt", "step"}};
-    for (const auto& [word, unit] : words)
-        if (const auto step = number_after(name, word))
-            return SeriesMember{{}, *step, std::string(unit), "its name"};
-    if (const auto step = number_at_end(name)) return SeriesMember{{}, *step, "step", "its name"};
-    return std::nullopt;
+    const auto found = step_in_name(name);
+    if (!found) return std::nullopt;
+    return SeriesMember{{}, found->step, std::string(found->unit), "its name"};
 }
 
 /// A standard Hugging Face name, which holds no step; the number of model-500.pt is one.
@@ -112,12 +81,18 @@ SeriesMember find_step(const std::string& path) {
     const fs::path named = given.has_filename() ? given : given.parent_path();
     if (has_unnumbered_name(
             named)) {  // model.safetensors has no number; its directory may have one
-        if (const auto found = step_in_name(fs::absolute(named).parent_path())) return *found;
-    } else if (const auto found = step_in_name(named)) {
+        if (const auto found = step_in_file_name(fs::absolute(named).parent_path())) return *found;
+    } else if (const auto found = step_in_file_name(named)) {
         return *found;
     }
     if (const auto epoch = whole(file->metadata()["epoch"]))
         return {{}, *epoch, "epoch", fmt::format("epoch of {}", where)};
+    if (fs::absolute(named).parent_path().filename() == "snapshots")
+        throw UsageError(
+            fmt::format("{}: is one of several revisions in a cache of a hub, which are no steps "
+                        "of a training; name the one to measure, or pass --steps with one number "
+                        "per revision.",
+                        path));
     throw UsageError(fmt::format(
         "{}: neither its metadata nor its name gives a training step, expected a name such as "
         "checkpoint-500; rename it, or pass --steps with one number per checkpoint.",
@@ -138,18 +113,18 @@ std::string common_directory(const std::vector<std::string>& paths) {
     return common.empty() ? "checkpoints" : common.string();
 }
 
-/// Keeps the first of checkpoints with equal step and equal contents.
+/// Keeps the first of checkpoints with equal step and equal tensors.
 void leave_out_copies(CheckpointSeries& series) {
     std::vector<SeriesMember> kept;
     for (SeriesMember& one : series.members) {
         if (!kept.empty() && kept.back().step == one.step) {
-            if (contents_digest(kept.back().path) != contents_digest(one.path))
-                throw UsageError(
-                    fmt::format("{}: has {} {} ({}), as does {}, but the two differ; omit one, or "
-                                "pass --steps.",
-                                one.path, series.unit, one.step, one.origin, kept.back().path));
-            series.notes.push_back(
-                fmt::format("{}: a copy of {}, skipped", one.path, kept.back().path));
+            if (!same_tensors(kept.back().path, one.path))
+                throw UsageError(fmt::format(
+                    "{}: has {} {} ({}), as does {}, but the tensors of the two differ; omit one, "
+                    "or pass --steps.",
+                    one.path, series.unit, one.step, one.origin, kept.back().path));
+            series.notes.push_back(fmt::format("{}: a copy of {} (the same tensors), skipped",
+                                               one.path, kept.back().path));
             continue;
         }
         kept.push_back(std::move(one));
@@ -164,25 +139,54 @@ std::vector<std::string> expanded(const std::vector<std::string>& arguments) {
     return paths;
 }
 
-/// What the members of a series have in common.
+/// What the members of a series have in common.  Where no table of positions ends there, the
+/// longest input that a model was made for changes no number.
 Json architecture_of(const Subject& subject) {
-    if (!subject.is_trace()) return subject.spec().json();
-    const TraceSummary trace = summarise_trace(*subject.file);
     Json out;
+    if (!subject.is_trace()) {
+        const Json all = subject.spec().computation();
+        const bool table = subject.spec().positions == Positions::learned;
+        for (const auto& [key, value] : all.object())
+            if (table || key != "max_tokens") out.set(key, value);
+        return out;
+    }
+    const TraceSummary trace = summarise_trace(*subject.file);
     out.set("family", "trace").set("layers", trace.layers).set("heads", trace.heads);
     return out.set("width", trace.width).set("tokens", trace.tokens);
 }
 
-/// The first difference of two architectures, in words.
-std::string first_difference(const Json& a, const Json& b) {
-    for (const auto& [key, value] : a.object())
-        if (key != "name" && value.dump() != b[key].dump()) {
-            const auto cut = [](std::string text) {
-                return text.size() > 60 ? text.substr(0, 57) + "..." : text;
-            };
-            return fmt::format("{} is {}, expected {}", key, cut(b[key].dump()), cut(value.dump()));
+/// The first difference of two descriptions, in words with the path to it; `at`: the path to both.
+/// Empty: they are equal.
+std::string first_difference(const Json& a, const Json& b, const std::string& at = {}) {
+    if (a.is_object() || b.is_object()) {
+        for (const Json* one : {&a, &b}) {
+            if (!one->is_object()) continue;
+            for (const auto& [key, value] : one->object())
+                if (std::string found =
+                        first_difference(a[key], b[key], at.empty() ? key : at + "." + key);
+                    !found.empty())
+                    return found;
         }
-    return {};
+        return {};
+    }
+    if (a.is_array() && b.is_array()) {
+        const Json::Array &of_a = a.array(), &of_b = b.array();
+        for (std::size_t i = 0; i < std::min(of_a.size(), of_b.size()); ++i)
+            if (std::string found =
+                    first_difference(of_a[i], of_b[i], fmt::format("{}[{}]", at, i));
+                !found.empty())
+                return found;
+        if (of_a.size() == of_b.size()) return {};
+        return fmt::format("{} has {}, expected {}", at, counted(of_b.size(), "element"),
+                           of_a.size());
+    }
+    const auto told = [](const Json& value, const char* missing) {
+        if (value.is_null()) return std::string(missing);
+        const bool real = value.is_number() && !value.is_integer();
+        return real ? fmt::format("{}", value.number()) : shortened(value.dump(), 60);
+    };
+    if (a.dump() == b.dump()) return {};
+    return fmt::format("{} is {}, expected {}", at, told(b, "not there"), told(a, "none"));
 }
 
 }  // namespace

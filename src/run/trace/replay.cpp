@@ -9,6 +9,7 @@
 
 #include "arrays.hpp"
 #include "batches.hpp"
+#include "placement.hpp"
 #include "trace.hpp"
 #include "tsdiag/attention.hpp"
 #include "tsdiag/error.hpp"
@@ -43,12 +44,118 @@ bool lower_triangular(const Tensor& p, bool promised, const std::string& source)
 
 /// Upper bound on |row sum - 1| when each entry was rounded twice to `format`, after the division
 /// and on saving: each time by a relative u or by half of the least positive number eta, together
-/// 2 u + n eta.  0 for formats other than half precision.
+/// 2 u + n eta.  0 for float64.
 double row_rounding(DType format, Index n) {
-    if (format == DType::f16) return 0x1p-10 + double(n) * 0x1p-24;
-    if (format == DType::bf16) return 0x1p-7 + double(n) * 0x1p-133;
-    return 0;
+    if (format == DType::f32) return 16 * rounding_of(format);  // of the sum that divides a row
+    if (format != DType::f16 && format != DType::bf16) return 0;
+    return 2 * rounding_of(format) + double(n) * (format == DType::f16 ? 0x1p-24 : 0x1p-133);
 }
+
+/// What the entries of given matrices P say about them.
+class Doubts {
+  public:
+    /// Of one P, of which `kept` tokens are measured (empty: all).  False: it is no attention
+    /// matrix.
+    bool admit(const Tensor& p, std::span<const Index> kept, double rounding,
+               const std::string& array) {
+        const RowStatistics rows = row_statistics(p, {}, false, 0, {});
+        Seen seen{.allowed = std::max(least_allowed, rounding)};
+        std::vector<Index> all(std::size_t(p.rows()));
+        for (std::size_t i = 0; i < all.size(); ++i) all[i] = Index(i);
+        for (Index head = 0; head < p.batch(); ++head)
+            for (const Index i : kept.empty() ? std::span<const Index>(all) : kept) {
+                const auto at = std::size_t(head * p.rows() + i);
+                seen.rows.add(rows.sum[at]);
+                seen.negative = seen.negative || rows.negative[at] > 0;
+            }
+        if (!kept.empty()) {
+            const RowStatistics inside =
+                row_statistics(take_rows_and_columns(p, kept), {}, false, 0, {});
+            for (std::size_t i = 0; i < inside.sum.size(); ++i) {
+                const auto head = Index(i / kept.size());
+                const double whole = rows.sum[std::size_t(head * p.rows() + kept[i % kept.size()])];
+                seen.hidden = std::max(seen.hidden, (whole - inside.sum[i]) / whole);
+            }
+        }
+        if (seen.rows.within(seen.allowed) && !seen.negative && !(seen.hidden > seen.allowed))
+            return true;
+        if (++count_ > 1) return false;
+        array_ = array;
+        seen_ = seen;
+        for (const double sum : column_sum(p).to_host<double>()) seen_.columns.add(sum);
+        for (Index i = 0; i < p.batch() && p.batch() > 1; ++i)
+            seen_.heads = i == 0 ? p.batch_range(0, 1) : add(seen_.heads, p.batch_range(i, 1));
+        return false;
+    }
+
+    /// In words, what is given in place of attention matrices, by the first of them; empty:
+    /// nothing.
+    std::string text() const {
+        if (count_ == 0) return {};
+        std::string out = fmt::format("{}{} is not what a softmax gives: ", array_,
+                                      count_ > 1 ? fmt::format(" (and {} more)", count_ - 1) : "");
+        const Range& sums = seen_.rows;
+        if (sums.within(seen_.allowed) && !seen_.negative)
+            return out + fmt::format(
+                             "up to {:.2g} % of a row is on tokens that the mask hides: the mask "
+                             "is inverted, or is not the model's",
+                             100 * seen_.hidden);
+        const double spread = sums.most - sums.least, middle = (sums.least + sums.most) / 2;
+        const bool same = spread < seen_.allowed * std::abs(middle);
+        out += same ? fmt::format("its rows sum to {:.4g}, expected 1", middle)
+                    : fmt::format("its rows sum to {:.4g} to {:.4g}, expected 1", sums.least,
+                                  sums.most);
+        return out + cause(same, middle);
+    }
+
+  private:
+    static constexpr double least_allowed = 1e-4;  ///< of a sum of thousands of float32
+    struct Range {
+        double least = HUGE_VAL, most = -HUGE_VAL, sum = 0;
+        Index count = 0;
+        void add(double x) {
+            least = std::min(least, x);
+            most = std::max(most, x);
+            sum += x;
+            ++count;
+        }
+        bool within(double off) const { return !(least < 1 - off) && !(most > 1 + off); }
+        double mean() const { return sum / double(count); }
+    };
+    struct Seen {
+        double allowed = 0;
+        Range rows = {}, columns = {};
+        bool negative = false;
+        double hidden = 0;  ///< the largest share of a row on tokens that a mask hides
+        Tensor heads = {};  ///< their sum, where there are several
+    };
+
+    /// What gives such sums, where one thing does.
+    std::string cause(bool same, double middle) const {
+        if (seen_.negative) return ", and it has negative entries, as logits before the softmax";
+        if (seen_.columns.within(seen_.allowed)) return "; its columns do: it is transposed";
+        if (seen_.heads.defined()) {
+            Range over_heads;
+            for (const double x : seen_.heads.to_host<double>()) over_heads.add(x);
+            if (over_heads.within(seen_.allowed))
+                return "; over the heads it does: the softmax was taken over another axis";
+        }
+        if (same && std::abs(middle - 100) < 1) return "; these are percent";
+        if (same && middle > 1.5 && std::abs(middle - std::round(middle)) < seen_.allowed * middle)
+            return fmt::format(", as a sum of {:.0f} heads does", middle);
+        if (seen_.rows.most <= 1 + seen_.allowed)
+            return "; a column was cut off (that of a sink, say), or entries were masked after the "
+                   "softmax";
+        constexpr double near_one = 0.1;
+        if (std::abs(seen_.rows.mean() - 1) < near_one)
+            return "; dropout was left on (model.eval() turns it off), or entries were rounded";
+        return "; rows were not divided by their sums";
+    }
+
+    Seen seen_ = {};
+    std::string array_;
+    Index count_ = 0;
+};
 
 /// Is P taken from `attentions.L`?  It is formed from queries and keys where a variant other than
 /// softmax is requested.
@@ -57,33 +164,62 @@ bool uses_given(const SavedTrace& trace, Index layer, const TraceOptions& option
     return trace.attentions().contains(layer) && !(forms_other && trace.queries().contains(layer));
 }
 
-/// The stages of a layer in order, each with the stage that xi and r are measured from
-/// (docs/metrics.md).
-using Stages = std::span<const std::pair<std::string_view, std::string_view>>;
-Stages stages_of(NormPlacement placement) {
-    static constexpr std::pair<std::string_view, std::string_view> post[] = {
-        {"sa", ""},       {"attn", "in"},   {"norm1", "attn"},
-        {"ffn", "norm1"}, {"norm2", "ffn"}, {"deesc", "norm2"}};
-    static constexpr std::pair<std::string_view, std::string_view> pre[] = {
-        {"norm1", ""}, {"sa", ""},      {"attn", "in"},
-        {"norm2", ""}, {"ffn", "attn"}, {"deesc", "ffn"}};
-    static constexpr std::pair<std::string_view, std::string_view> parallel[] = {
-        {"norm1", ""}, {"sa", ""}, {"norm2", ""}, {"ffn", "in"}};
-    return placement == NormPlacement::post  ? Stages(post)
-           : placement == NormPlacement::pre ? Stages(pre)
-                                             : Stages(parallel);
+/// |X|_F^2 of all batches.
+double squares(const Tensor& x) {
+    double sum = 0;
+    for (const double one : column_sum(multiply(x, x)).to_host<double>()) sum += one;
+    return sum;
 }
 
-NormPlacement placement_of(const SavedTrace& trace, const TraceOptions& options) {
-    if (options.placement == NormPlacement::branch)
-        throw UsageError("--placement branch: expected post, pre or parallel");
-    if (options.placement) return *options.placement;
-    if (trace.attention_inputs()) return NormPlacement::pre;
-    if (!trace.stages().empty())
-        throw UsageError(
-            fmt::format("{}: stages inside layers need --placement post, pre or parallel.",
-                        trace.stages().begin()->second.begin()->second.name));
-    return NormPlacement::post;
+/// |Pi2 X|_F^2; nothing where it is below the rounding of the elements, as metrics are.
+std::optional<double> centred_squares(const Tensor& x, double rounding) {
+    const double part = squares(subtract_column_mean(x)), least = 8 * rounding;
+    return part > least * least * squares(x) ? std::optional(part) : std::nullopt;
+}
+
+/// Adds the squared norms of the rows of X, each that of all batches together.
+void add_row_squares(const Tensor& x, std::vector<double>& sums) {
+    const std::vector<double> of_heads = row_sum(multiply(x, x)).to_host<double>();
+    sums.resize(std::size_t(x.rows()));
+    for (std::size_t i = 0; i < of_heads.size(); ++i) sums[i % sums.size()] += of_heads[i];
+}
+
+/// The standard deviation over the mean of norms, whose squares these are.
+double spread_of(std::vector<double> norms) {
+    double mean = 0, off = 0;
+    for (double& one : norms) one = std::sqrt(one);
+    for (const double one : norms) mean += one / double(norms.size());
+    for (const double one : norms) off += (one - mean) * (one - mean);
+    return std::sqrt(off / double(norms.size())) / mean;
+}
+
+/// |Pi2 SA|_F^2 over the mean of |Pi2 P_k X|_F^2 over the heads: the expectation of the former over
+/// random W_V^k W_O^k is a2 times the latter, and biases, which add one row to all of SA, are no
+/// part of it.  Nothing where X or SA is missing, all tokens are equal, or the rows of SA have one
+/// norm that those of P X do not have: then a norm stands behind it.
+std::optional<double> measured_gain(const AttentionOperator& op, const Tensor& x, const Tensor& sa,
+                                    double rounding, Index block_rows) {
+    if (!x.defined() || !sa.defined() || x.rows() != op.tokens()) return std::nullopt;
+    // P X is (h, n, d), and made of some columns at a time.
+    constexpr Index largest = Index{1} << 21;
+    const Index chunk = std::max<Index>(1, largest / std::max<Index>(1, op.heads() * op.tokens()));
+    std::vector<double> mixed_rows, sa_rows;
+    double parts = 0, all = 0;
+    for (Index first = 0; first < x.cols(); first += chunk) {
+        const Index count = std::min(chunk, x.cols() - first);
+        const Tensor mixed = op.apply(contiguous(x.col_range(first, count)), block_rows);
+        add_row_squares(mixed, mixed_rows);
+        parts += squares(subtract_column_mean(mixed));
+        all += squares(mixed);
+    }
+    add_row_squares(sa, sa_rows);
+    const double least = std::max(8 * rounding, 1e-3);  // eps of a norm spreads them too
+    const double spread = spread_of(sa_rows), known = 8 * rounding;
+    if (spread < least && spread < 0.1 * spread_of(mixed_rows)) return std::nullopt;
+    const std::optional<double> whole = centred_squares(sa, rounding);
+    if (!whole || !(parts > known * known * all)) return std::nullopt;
+    const double gain = *whole / (parts / double(op.heads()));
+    return std::isfinite(gain) && gain > 0 ? std::optional(gain) : std::nullopt;
 }
 
 class Replay {
@@ -94,8 +230,9 @@ class Replay {
           backend_(backend),
           observer_(observer),
           settings_(settings),
-          placement_(placement_of(batches.front(), settings.trace)) {}
+          placement_(placement_of(batches.front(), settings.trace.placement)) {}
 
+    std::string no_attention() const { return doubts_.text(); }
     std::vector<std::string> notes() const {
         std::vector<std::string> out;
         if (rounded_.off > 0)
@@ -133,15 +270,26 @@ class Replay {
         const bool flat = raw.shape.size() == 2;
         const Shape shape = flat ? Shape{1, raw.shape[0], raw.shape[1]}
                                  : Shape{raw.shape[0], raw.shape[1], raw.shape[2]};
+        // Hidden rows may hold anything; what is kept is checked by `checked`.
         return to_tensor(raw, shape, backend_, settings_.type, array.name,
-                         settings_.allow_nonfinite);
+                         settings_.allow_nonfinite || !kept_.empty());
+    }
+    /// What is kept of `array`; throws `NonFiniteError` where it is not finite, unless allowed.
+    Tensor checked(Tensor x, const SavedTrace::Array& array) const {
+        if (settings_.allow_nonfinite) return x;
+        if (const Index bad = first_nonfinite(x); bad >= 0)
+            throw NonFiniteError(fmt::format(
+                "{}: row {} of a token that is not hidden is not finite, expected finite numbers; "
+                "pass --allow-nonfinite to continue.",
+                array.name, kept_[std::size_t(bad / x.cols() % x.rows())]));
+        return x;
     }
     /// The kept rows of the array of `layer`; undefined where there is none.
     Tensor rows_of(const SavedTrace::Layers& layers, Index layer) const {
         const auto found = layers.find(layer);
         if (found == layers.end()) return {};
         const Tensor x = load(found->second);
-        return kept_.empty() ? x : take_rows(x, kept_);
+        return kept_.empty() ? x : checked(take_rows(x, kept_), found->second);
     }
 
     Tensor stage(std::string_view name, Index layer) const {
@@ -151,8 +299,8 @@ class Replay {
 
     void states(Index layer) {
         const Tensor in = rows_of(trace().states(), layer);
-        const bool normed_first = placement_ != NormPlacement::post;
-        const Tensor normed = normed_first ? stage("norm1", layer) : Tensor();
+        const bool first = normed_first(placement_);
+        const Tensor normed = first ? stage("norm1", layer) : Tensor();
         std::set<std::string_view> told;
         const auto tell = [&](std::string_view name, std::string_view pred, const Tensor& x) {
             if (!x.defined()) return;
@@ -160,30 +308,36 @@ class Replay {
             observer_.on_hidden({layer, name, told.contains(pred) ? pred : "", x});
         };
         tell("in", "", in);
-        if (normed_first) tell("norm1", "", normed);
+        if (first) tell("norm1", "", normed);
         if (observer_.wants_rows(layer) || observer_.wants_attention(layer))
             attention(layer, in, normed);
+        // `attention_inputs` of a layer without a norm before attention are its `in`.
+        const bool norm1_is_told = first || trace().attention_inputs();
         for (const auto& [name, pred] : stages_of(placement_))
-            if (name != "norm1" || !normed_first) tell(name, pred, stage(name, layer));
+            if (name != "norm1" || !norm1_is_told) tell(name, pred, stage(name, layer));
         const Tensor out = rows_of(trace().states(), layer + 1);
         if (out.defined()) observer_.on_hidden({layer, "out", "", out});
     }
 
     /// Divides by their sums the rows of the heads whose sums differ from 1 by rounding alone.
     Tensor with_sums_of_one(const Tensor& p, const RawTensor& raw) {
-        const double allowed = row_rounding(raw.dtype, p.cols());
-        if (allowed == 0) return p;
+        const DType format = precision_of(raw);
+        if (format == DType::f64 || (format == DType::f32 && p.type() == Type::f32)) return p;
+        const double allowed = row_rounding(format, p.cols());
         const RowStatistics rows = row_statistics(p, {}, false, 0, {});
         std::vector<double> factors(rows.sum.size(), 1.0);
         const auto n = std::size_t(p.rows());
         for (std::size_t first = 0; first < factors.size(); first += n) {
             double off = 0;
-            for (std::size_t i = first; i < first + n; ++i)
+            const auto look_at = [&](std::size_t i) {
                 off = std::max(off, rows.negative[i] > 0 ? HUGE_VAL : std::abs(rows.sum[i] - 1));
+            };
+            for (std::size_t i = 0; i < n && kept_.empty(); ++i) look_at(first + i);
+            for (const Index i : kept_) look_at(first + std::size_t(i));
             if (!(off <= allowed)) continue;
-            for (std::size_t i = first; i < first + n; ++i) factors[i] = 1 / rows.sum[i];
-            if (off > rounded_.off)
-                rounded_ = {off, allowed, raw.dtype == DType::f16 ? "float16" : "bfloat16"};
+            for (std::size_t i = first; i < first + n; ++i)
+                if (rows.sum[i] > 0) factors[i] = 1 / rows.sum[i];
+            if (off > rounded_.off) rounded_ = {off, allowed, std::string(name(format))};
         }
         return multiply(p, Tensor::from_host(backend_, {p.batch(), p.rows(), 1},
                                              std::span<const double>(factors), p.type()));
@@ -209,9 +363,11 @@ class Replay {
             Tensor p = load(array);
             p = with_sums_of_one(p, array.raw);
             if (kept_.empty()) note_unseen(p, array.name);
-            if (!kept_.empty()) p = take_rows_and_columns(p, kept_);
+            const bool sound = doubts_.admit(
+                p, kept_, row_rounding(precision_of(array.raw), p.cols()), array.name);
+            if (!kept_.empty()) p = checked(take_rows_and_columns(p, kept_), array);
             const bool causal = lower_triangular(p, options.causal, array.name);
-            return given_attention(std::move(p), causal, options.attention);
+            return given_attention(std::move(p), causal, sound ? options.attention : "");
         }
         if (!trace().queries().contains(layer)) return nullptr;
         AttentionInput input;
@@ -222,6 +378,22 @@ class Replay {
         input.position.assign(kept_.begin(), kept_.end());
         const std::string& variant = options.attention.empty() ? "softmax" : options.attention;
         return tsdiag::attention(variant).make(std::move(input));
+    }
+
+    /// Of the elements of states, relative.
+    double rounding() const {
+        return std::max(trace().summary().state_rounding,
+                        rounding_of(settings_.type == Type::f32 ? DType::f32 : DType::f64));
+    }
+
+    /// `sa`, unless `attn` is there and not in + sa, as where LayerScale or DeepNorm stand between.
+    Tensor added(Index layer, const Tensor& in) const {
+        Tensor sa = stage("sa", layer);
+        const Tensor attn = stage("attn", layer);
+        if (!sa.defined() || !attn.defined() || !in.defined()) return sa;
+        const double allowed = std::max(4 * rounding(), 1e-3),
+                     off = squares(subtract(subtract(attn, in), sa));
+        return off <= allowed * allowed * (squares(in) + squares(attn)) ? sa : Tensor();
     }
 
     void attention(Index layer, const Tensor& in, const Tensor& normed) {
@@ -242,14 +414,22 @@ class Replay {
                       [&](const RowBlock& rows) { observer_.on_attention_rows(layer, rows); });
         }
         if (!observer_.wants_attention(layer)) return;
-        const bool pre_norm = placement_ != NormPlacement::post;
+        const Tensor& input = normed_first(placement_) ? normed : in;
+        const bool normed_branch = placement_ == NormPlacement::branch;
+        std::optional<double> gain = settings_.trace.a2;
+        if (!gain && !normed_branch)
+            gain = measured_gain(*op, input, added(layer, in), rounding(), op->rows_at_once(whole));
         observer_.on_attention({.layer = layer,
                                 .op = *op,
-                                .input = pre_norm ? normed : in,
+                                .input = input,
                                 .residual = in,
-                                .a2 = settings_.trace.a2.value_or(1),
+                                .a2 = gain.value_or(std::nan("")),
                                 .memory = whole,
-                                .pre_norm = pre_norm});
+                                .pre_norm = placement_ != NormPlacement::post,
+                                .why_no_estimate = normed_branch
+                                                       ? "the attention branch is normalised"
+                                                   : gain ? nullptr
+                                                          : "a2 is not known (--a2)"});
     }
 
     const std::vector<SavedTrace>& batches_;
@@ -260,6 +440,7 @@ class Replay {
     std::size_t batch_ = 0;
     Index sample_ = 0;  ///< of the batch
     std::vector<Index> kept_;
+    Doubts doubts_;
     struct {
         double off = 0, allowed = 0;
         std::string format = {};
@@ -277,8 +458,8 @@ std::string layers_text(const SavedTrace::Layers& layers) {
 
 }  // namespace
 
-std::vector<std::string> replay(const Checkpoint& file, const Backend& backend, Observer& observer,
-                                const ReplaySettings& settings) {
+Replayed replay(const Checkpoint& file, const Backend& backend, Observer& observer,
+                const ReplaySettings& settings) {
     const std::vector<SavedTrace> batches = saved_traces(file);
     const SavedTrace& trace = batches.front();
     const std::string& variant = settings.trace.attention;
@@ -292,7 +473,26 @@ std::vector<std::string> replay(const Checkpoint& file, const Backend& backend, 
     const Index end = settings.last_layer < 0 ? trace.summary().layers : settings.last_layer + 1;
     Replay run(batches, backend, observer, settings);
     for (Index layer = settings.first_layer; layer < end; ++layer) run.layer(layer);
-    return run.notes();
+    return {run.notes(), run.no_attention()};
+}
+
+std::vector<std::vector<bool>> saved_masks(const Checkpoint& file, Index samples) {
+    std::vector<std::vector<bool>> masks;
+    bool hides = false;
+    for (const SavedTrace& batch : saved_traces(file)) {
+        const TraceSummary& sizes = batch.summary();
+        std::vector<std::vector<bool>> own(std::size_t(sizes.samples),
+                                           std::vector<bool>(std::size_t(sizes.tokens), true));
+        if (batch.mask())
+            own = masks_of(batch.mask()->raw, batch.mask()->name, sizes.samples, sizes.tokens);
+        for (std::vector<bool>& one : own) {
+            if (std::ssize(masks) == samples) break;
+            hides = hides || std::ranges::find(one, false) != one.end();
+            masks.push_back(std::move(one));
+        }
+    }
+    if (!hides) masks.clear();
+    return masks;
 }
 
 TraceNotes describe_trace(const Checkpoint& file, const TraceOptions& options) {
@@ -302,7 +502,10 @@ TraceNotes describe_trace(const Checkpoint& file, const TraceOptions& options) {
     if (batches.size() > 1)
         notes.recognised.push_back(
             fmt::format("{} batches, in the order of their numbers", batches.size()));
-    notes.placement = placement_of(trace, options);
+    notes.placement = placement_of(trace, options.placement);
+    if (!options.placement && !trace.stages().empty())
+        notes.recognised.push_back(
+            fmt::format("placement {}, which the arrays fit", name(notes.placement)));
     notes.warnings = trace.gaps();
     notes.defaults = trace.assumed();
     const auto used = [&](const SavedTrace::Layers& layers, std::string_view what) {
@@ -316,6 +519,8 @@ TraceNotes describe_trace(const Checkpoint& file, const TraceOptions& options) {
     used(trace.queries(), "queries, keys");
     if (!trace.values().empty())
         notes.ignored.push_back("values: no metric needs them without an output projection");
+    if (trace.mask())
+        notes.recognised.push_back("attention_mask: tokens that it hides are left out");
     for (const std::string& name : trace.others()) notes.ignored.push_back(name);
     bool given = false, formed = false;
     for (const auto& [layer, array] : trace.attentions())
@@ -331,7 +536,10 @@ TraceNotes describe_trace(const Checkpoint& file, const TraceOptions& options) {
     if (formed && !options.scale)
         notes.defaults.push_back("scale: 1/sqrt(columns of a head) (--scale)");
     if (formed && !options.causal) notes.defaults.push_back("causal: no (--causal)");
-    if (!options.a2) notes.defaults.push_back("a2: 1 (--a2)");
+    if (!options.a2 && trace.summary().has_attention && notes.placement != NormPlacement::branch)
+        notes.defaults.push_back(trace.stages().contains("sa")
+                                     ? "a2: measured, |Pi2 SA|^2 over that of P X (--a2)"
+                                     : "a2: not known, which est1, est2 and est_mu need (--a2)");
     return notes;
 }
 

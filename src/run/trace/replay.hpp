@@ -20,15 +20,27 @@ struct ReplaySettings {
     bool allow_nonfinite = false;
 };
 
+/// What a replay found out about the arrays.
+struct Replayed {
+    std::vector<std::string> notes;
+    /// The sentence that says why given matrices P are no attention; empty where they are.
+    std::string no_attention;
+};
+
 /// Emits the events of a saved trace as a model would: `hidden_states.L` is `in` of layer L and
 /// `hidden_states.L+1` its `out`; `STAGE.L` is a stage inside it, in the order of
 /// `TraceOptions::placement`; P is `attentions.L`, or computed from `queries.L` and `keys.L`.
 /// Layer by layer, within a layer sample by sample; the arrays of a layer are read when needed.
 ///
-/// Rows of a half-precision P whose sums are 1 up to the rounding of that format are divided by
-/// their sums (docs/metrics.md).  Returns notes about it.
-std::vector<std::string> replay(const Checkpoint& file, const Backend& backend, Observer& observer,
-                                const ReplaySettings& settings);
+/// Rows of a P that was computed in a coarser format than it is measured in, and whose sums are 1
+/// up to the rounding of that format, are divided by their sums (docs/metrics.md).  A P that is no
+/// attention matrix (rows that do not sum to 1 within that rounding, at least 1e-4, negative
+/// entries, weight on hidden tokens) is measured without its activation.
+Replayed replay(const Checkpoint& file, const Backend& backend, Observer& observer,
+                const ReplaySettings& settings);
+
+/// Of the first `samples`, which tokens `attention_mask` keeps; empty where it hides none.
+std::vector<std::vector<bool>> saved_masks(const Checkpoint& file, Index samples);
 
 /// Lines for run.json and the terminal: which arrays were used, ignored, assumed, or are missing.
 struct TraceNotes {

@@ -5,9 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
+#include <functional>
+#include <numeric>
 #include <optional>
 #include <set>
 
+#include "array_names.hpp"
 #include "arrays.hpp"
 #include "batches.hpp"
 #include "tsdiag/error.hpp"
@@ -22,24 +26,9 @@ std::optional<Index> number_of(std::string_view text) {
     Index number = -1;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
     const bool canonical = text.size() == 1 || !text.starts_with('0');
-    if (error != std::errc() || end != text.data() + text.size() || number < 0 ||
-        number > most_layers || !canonical)
+    if (error != std::errc() || end != text.data() + text.size() || number < 0 || !canonical)
         return std::nullopt;
     return number;
-}
-
-/// L of `kind`.L, `kind`_L or `kind`/L; nullopt where `name` is none of them.
-std::optional<Index> layer_of(std::string_view name, std::string_view kind) {
-    if (!name.starts_with(kind) || name.size() == kind.size()) return std::nullopt;
-    if (std::string_view("._/").find(name[kind.size()]) == std::string_view::npos)
-        return std::nullopt;
-    return number_of(name.substr(kind.size() + 1));
-}
-
-/// Has `file` an array `kind` with an axis of layers before those of one layer?
-bool stacked(const Checkpoint& file, std::string_view kind, std::size_t rank) {
-    return std::ranges::find(file.names(), kind) != file.names().end() &&
-           file.tensor(kind).shape.size() > rank;
 }
 
 /// The prefix of arrays that have only numbers, from 0 on: those of numpy.savez without names, or
@@ -65,9 +54,108 @@ std::optional<std::string_view> numbered(const Checkpoint& file) {
     return (states || attentions) && alike ? std::optional(prefix) : std::nullopt;
 }
 
+/// Throws, naming the array, where its elements cannot be read.
+void require_elements(const SavedTrace::Array& array) {
+    const DType type = array.raw.dtype;
+    if (type == DType::other || type == DType::c64 || type == DType::c128)
+        require_real(array.raw, array.name);
+}
+
+/// What stands in place of an array, or of some of a list of arrays; empty: nothing that was one.
+std::string no_array(const Json& value) {
+    if (value.is_number()) return "a list of numbers";
+    if (value["__class__"].is_string()) return "an object of " + value["__class__"].string();
+    if (!value.is_array()) return {};
+    for (const Json& item : value.array())
+        if (std::string what = no_array(item); !what.empty()) return what;
+    return {};
+}
+
+/// Refuses what is named as an array is, but is none: it must not vanish among the metadata.
+void refuse_lists(const Checkpoint& file) {
+    if (!file.metadata().is_object()) return;
+    for (const auto& [key, value] : file.metadata().object()) {
+        const ArrayName name = read_array_name(key);
+        const bool whole =
+            name.rest.empty() && (name.kind == "hidden_states" || name.kind == "attentions");
+        if (name.kind.empty() || (!name.layer && !whole) || value.is_number()) continue;
+        if (const std::string what = no_array(value); !what.empty())
+            throw FormatError(
+                fmt::format("{}: '{}' holds {}, expected an array; save it as a tensor.",
+                            file.source(), key, what));
+    }
+}
+
 [[noreturn]] void misfit(const SavedTrace::Array& array, std::string_view expected) {
     throw ShapeError(
         fmt::format("{} is {}, expected {}.", array.name, shape_text(array.raw.shape), expected));
+}
+
+/// Of a name that begins as a known one: it must not vanish among what is ignored.
+[[noreturn]] void refuse_unplaced(const std::string& source, const ArrayName& name) {
+    constexpr std::string_view digits = "0123456789";
+    const std::size_t first = name.rest.find_first_of(digits);
+    const std::size_t behind = name.rest.find_first_not_of(digits, first);
+    const bool several =
+        name.rest.find_first_not_of("0123456789._-/[]") == std::string_view::npos &&
+        behind != std::string_view::npos &&
+        name.rest.find_first_of(digits, behind) != std::string_view::npos;
+    throw FormatError(
+        several
+            ? fmt::format("{}: has two numbers, as what generate() returns: a step of each new "
+                          "token, and a layer; save what one forward pass returns, as {}.L.",
+                          source, name.kind)
+            : fmt::format("{}: begins as {}.L does, but its layer cannot be told; name it so, or "
+                          "leave it out.",
+                          source, name.kind));
+}
+
+/// Has it `rank` axes or more, as far as they are known?
+bool may_have(const RawTensor& raw, std::size_t rank) {
+    return raw.shape.size() >= rank || (raw.dtype == DType::other && raw.shape.empty());
+}
+
+/// Without its axes of one element before the last: (B, 1, 1, n) is (B, n).
+RawTensor without_single_axes(RawTensor array) {
+    for (std::size_t axis = array.shape.size() - std::min<std::size_t>(array.shape.size(), 1);
+         axis-- > 0;)
+        if (array.shape[axis] == 1 && array.shape.size() > 2) {
+            array.shape.erase(array.shape.begin() + std::ptrdiff_t(axis));
+            array.strides.erase(array.strides.begin() + std::ptrdiff_t(axis));
+        }
+    return array;
+}
+
+/// Throws `FormatError` for zeros and ones of which either may hide tokens.
+void refuse_hiding(const std::string& source, const RawTensor& array) {
+    if (array.dtype > DType::i64 || array.shape.empty() || array.shape.size() > 2) return;
+    if (array.shape.size() == 2 && array.shape[0] == array.shape[1]) return;  // of pairs of tokens
+    const std::vector<Index> values = integers(array, source);
+    const bool all_equal = std::ranges::adjacent_find(values, std::not_equal_to()) == values.end();
+    if (all_equal || std::ranges::any_of(values, [](Index v) { return v != 0 && v != 1; })) return;
+    throw FormatError(
+        fmt::format("{}: may say which tokens are hidden, or which are kept; name it "
+                    "attention_mask, with 1 for "
+                    "those that are kept, or leave it out.",
+                    source));
+}
+
+/// Whether the rows of an array are shares of 1, as those of maps are: of the first matrix.
+bool has_rows_of_shares(RawTensor array) {
+    constexpr Index looked_at = 8;
+    constexpr double allowed = 0.02;  // in half precision
+    while (array.shape.size() > 2 && array.shape.front() > 0) array = element(array, 0);
+    if (array.shape.size() != 2 || array.shape[0] != array.shape[1] || array.shape[0] < 2)
+        return false;
+    array = head_of(array, 0, std::min(looked_at, Index(array.shape[0])));
+    std::vector<double> values(std::size_t(array.count()));
+    widen<double>(array, values);
+    if (std::ranges::any_of(values, [](double x) { return !(x >= 0); })) return false;
+    for (Index i = 0; i < array.shape[0]; ++i) {
+        const auto row = values.begin() + i * array.shape[1];
+        if (std::abs(std::accumulate(row, row + array.shape[1], 0.0) - 1) > allowed) return false;
+    }
+    return true;
 }
 
 }  // namespace
@@ -78,13 +166,22 @@ bool is_trace(const Checkpoint& file) {
     if (dynamic_cast<const TraceBatches*>(&file)) return true;
     bool queries = false, keys = false;
     for (const std::string& name : file.names()) {
-        if (layer_of(name, "hidden_states") || layer_of(name, "attentions")) return true;
-        queries = queries || layer_of(name, "queries");
-        keys = keys || layer_of(name, "keys");
+        const ArrayName read = read_array_name(name);
+        const bool states = read.kind == "hidden_states";
+        if (read.kind.empty() ||
+            (!states && read.kind != "attentions" && read.kind != "queries" && read.kind != "keys"))
+            continue;
+        // An axis of layers stands before those of one layer.
+        const bool whole = read.rest.empty() && !read.layer;
+        const std::size_t rank = (states ? 2 : 3) + (whole ? 1 : 0);
+        const bool numbers =
+            read.rest.find_first_not_of("0123456789._-/") == std::string_view::npos;
+        if ((!read.layer && !numbers) || !may_have(file.tensor(name), rank)) continue;
+        if (states || read.kind == "attentions") return true;
+        queries = queries || read.kind == "queries";
+        keys = keys || read.kind == "keys";
     }
-    return (queries && keys) || stacked(file, "hidden_states", 2) ||
-           stacked(file, "attentions", 3) ||
-           (stacked(file, "queries", 3) && stacked(file, "keys", 3)) || numbered(file);
+    return (queries && keys) || numbered(file);
 }
 
 TraceSummary summarise_trace(const Checkpoint& file) {
@@ -92,8 +189,11 @@ TraceSummary summarise_trace(const Checkpoint& file) {
     TraceSummary out = traces.front().summary();
     out.samples = 0;
     for (const SavedTrace& trace : traces) {
-        out.samples += trace.summary().samples;
-        out.float64 = out.float64 || trace.summary().float64;
+        const TraceSummary& own = trace.summary();
+        out.samples += own.samples;
+        out.float64 = out.float64 || own.float64;
+        out.state_rounding = std::max(out.state_rounding, own.state_rounding);
+        out.map_rounding = std::max(out.map_rounding, own.map_rounding);
     }
     return out;
 }
@@ -108,11 +208,17 @@ SavedTrace::SavedTrace(const Checkpoint& file) {
     check_heads(keys_);
     check_heads(values_);
     check_pairs();
+    refuse_misplaced();
     measure();
 }
 
 void SavedTrace::add(Layers& layers, Index layer, Array array) {
+    require_elements(array);
+    require_real(array.raw, array.name);
     summary_.float64 = summary_.float64 || array.raw.dtype == DType::f64;
+    const bool of_p = &layers == &attentions_ || &layers == &queries_ || &layers == &keys_;
+    double& coarsest = of_p ? summary_.map_rounding : summary_.state_rounding;
+    coarsest = std::max(coarsest, rounding_of(precision_of(array.raw)));
     const std::string name = array.name;
     const auto [at, added] = layers.emplace(layer, std::move(array));
     if (!added)
@@ -125,6 +231,13 @@ bool SavedTrace::sort_unnamed(const Checkpoint& file) {
     const std::optional<std::string_view> prefix = numbered(file);
     if (!prefix) return false;
     const std::vector<std::string> names = file.names();
+    if (const std::vector<std::int64_t> shape = file.tensor(names.front()).shape;
+        shape.size() == 3 && shape[1] == shape[2])
+        throw FormatError(
+            fmt::format("{}: has {} arrays without names, each {}: states of {} samples, or maps "
+                        "of {} heads? Name "
+                        "them hidden_states.L or attentions.L.",
+                        file.source(), names.size(), shape_text(shape), shape[0], shape[0]));
     for (const std::string& name : names) {
         const RawTensor raw = file.tensor(name);
         add(raw.shape.size() == 4 ? attentions_ : states_, *number_of(name.substr(prefix->size())),
@@ -138,36 +251,49 @@ bool SavedTrace::sort_unnamed(const Checkpoint& file) {
 
 void SavedTrace::sort(const Checkpoint& file) {
     if (sort_unnamed(file)) return;
-    std::vector<std::pair<std::string_view, Layers*>> kinds{{"hidden_states", &states_},
-                                                            {"attention_inputs", &stages_["norm1"]},
-                                                            {"attentions", &attentions_},
-                                                            {"queries", &queries_},
-                                                            {"keys", &keys_},
-                                                            {"values", &values_}};
-    for (const std::string_view stage : stage_names) kinds.emplace_back(stage, &stages_[stage]);
+    refuse_lists(file);
+    std::map<std::string_view, Layers*> of_kind{{"hidden_states", &states_},
+                                                {"attention_inputs", &stages_["norm1"]},
+                                                {"attentions", &attentions_},
+                                                {"queries", &queries_},
+                                                {"keys", &keys_},
+                                                {"values", &values_}};
+    for (const std::string_view stage : stage_names) of_kind.emplace(stage, &stages_[stage]);
     for (const std::string& name : file.names()) {
-        bool known = false;
-        for (const auto& [kind, layers] : kinds) {
-            const std::optional<Index> layer = layer_of(name, kind);
-            if (!layer && name != kind) continue;
-            known = true;
-            inputs_named_ = inputs_named_ || kind == "attention_inputs";
-            const RawTensor raw = file.tensor(name);
-            const std::string source = fmt::format("{}: array '{}'", file.source(), name);
-            if (layer) {
-                add(*layers, *layer, {source, raw});
-                continue;
-            }
-            if (raw.shape.empty())
-                throw ShapeError(source + " has no axes, expected layers first.");
-            if (raw.shape.front() > most_layers)
-                throw ShapeError(fmt::format("{} has {} layers, expected at most {}.", source,
-                                             raw.shape.front(), most_layers));
-            for (Index i = 0; i < raw.shape.front(); ++i)
-                add(*layers, i, {fmt::format("{}[{}]", source, i), element(raw, i)});
-            assumed_.push_back(fmt::format("{}: its first axis counts layers", kind));
+        const ArrayName read = read_array_name(name);
+        const std::string source = fmt::format("{}: array '{}'", file.source(), name);
+        if (is_mask_of_tokens(name)) {
+            mask_ = Array{source, without_single_axes(file.tensor(name))};
+            continue;
         }
-        if (!known) others_.push_back(name);
+        if (is_other_mask(name)) refuse_hiding(source, file.tensor(name));
+        if (const auto inner = inner_array(name))
+            throw FormatError(fmt::format(
+                "{}: is one of '{}' inside '{}'; name it {}.L, one forward pass a file.", source,
+                inner->second, inner->first, inner->second));
+        const bool of_layers = read.kind == "hidden_states" || read.kind == "attentions";
+        const bool unread = of_layers && !read.layer && !read.rest.empty() &&
+                            file.tensor(name).shape.size() >= (read.kind == "attentions" ? 3u : 2u);
+        if (is_unplaced(read) || unread) refuse_unplaced(source, read);
+        if (read.kind.empty() || (!read.layer && !read.rest.empty())) {
+            others_.push_back(name);
+            continue;
+        }
+        Layers& layers = *of_kind.at(read.kind);
+        inputs_named_ = inputs_named_ || read.kind == "attention_inputs";
+        const RawTensor raw = file.tensor(name);
+        if (read.layer) {
+            add(layers, *read.layer, {source, raw});
+            continue;
+        }
+        require_elements({source, raw});
+        if (raw.shape.empty()) throw ShapeError(source + " has no axes, expected layers first.");
+        if (raw.shape.front() > most_layers)
+            throw ShapeError(fmt::format("{} has {} layers, expected at most {}.", source,
+                                         raw.shape.front(), most_layers));
+        for (Index i = 0; i < raw.shape.front(); ++i)
+            add(layers, i, {fmt::format("{}[{}]", source, i), element(raw, i)});
+        assumed_.push_back(fmt::format("{}: its first axis counts layers", name));
     }
     std::erase_if(stages_, [](const auto& stage) { return stage.second.empty(); });
 }
@@ -176,9 +302,15 @@ std::vector<std::string> SavedTrace::gaps() const {
     std::vector<std::string> out;
     const auto holes = [&](std::string_view kind, const Layers& layers) {
         if (layers.empty()) return;
-        for (Index l = layers.begin()->first; l < layers.rbegin()->first; ++l)
-            if (!layers.contains(l))
-                out.push_back(fmt::format("{}.{} is missing between others", kind, l));
+        Index next = layers.begin()->first;
+        for (const auto& [layer, array] : layers) {
+            if (layer == next + 1)
+                out.push_back(fmt::format("{}.{} is missing between others", kind, next));
+            else if (layer > next)
+                out.push_back(
+                    fmt::format("{}.{} to .{} are missing between others", kind, next, layer - 1));
+            next = layer + 1;
+        }
     };
     holes("hidden_states", states_);
     holes("attentions", attentions_);
@@ -269,6 +401,23 @@ void SavedTrace::check_pairs() const {
         if (!queries_.contains(layer))
             throw FormatError(fmt::format("{} has no counterpart, expected an array 'queries.{}'.",
                                           key.name, layer));
+}
+
+/// Throws `FormatError` for maps that are named as states, and for maps that are counted from 1
+/// beside states that are counted from 0.
+void SavedTrace::refuse_misplaced() const {
+    if (!states_.empty())
+        if (const Array& first = states_.begin()->second; has_rows_of_shares(first.raw))
+            throw FormatError(
+                fmt::format("{}: its rows are nonnegative and sum to 1, as those of maps; name "
+                            "maps attentions.L.",
+                            first.name));
+    if (attentions_.empty() || states_.empty() || states_.begin()->first != 0) return;
+    const Index states = states_.rbegin()->first;
+    if (attentions_.begin()->first == 1 && attentions_.rbegin()->first == states)
+        throw FormatError(fmt::format(
+            "{}: is of a layer behind the last state, hidden_states.{}; count layers from 0.",
+            attentions_.rbegin()->second.name, states));
 }
 
 void SavedTrace::measure() {

@@ -1,11 +1,16 @@
 #pragma once
 #include <array>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "tsdiag/run.hpp"
 
 namespace tsdiag {
+
+/// What a file is that holds neither a model nor a trace that can be read, and what to do; empty
+/// where it is nothing that is known.
+std::string other_dump(const Checkpoint& file);
 
 /// The arrays of a saved trace by layer, their sizes checked against each other.
 class SavedTrace {
@@ -23,7 +28,7 @@ class SavedTrace {
     static constexpr std::array<std::string_view, 6> stage_names{"sa",  "attn",  "norm1",
                                                                  "ffn", "norm2", "deesc"};
 
-    /// Throws `ShapeError`, `FormatError` naming the array.  Reads no elements.
+    /// Throws `ShapeError`, `FormatError` naming the array.  Reads the first rows of each.
     explicit SavedTrace(const Checkpoint& file);
 
     const Layers& states() const { return states_; }  ///< (n, d)
@@ -34,6 +39,8 @@ class SavedTrace {
     const Layers& queries() const { return queries_; }        ///< (h, n, w)
     const Layers& keys() const { return keys_; }              ///< (h', n, w)
     const Layers& values() const { return values_; }          ///< (h', n, w')
+    /// `attention_mask`: which tokens are kept; none where the file does not say.
+    const std::optional<Array>& mask() const { return mask_; }
     const TraceSummary& summary() const { return summary_; }
     /// Names that are no part of a trace.
     const std::vector<std::string>& others() const { return others_; }
@@ -51,9 +58,11 @@ class SavedTrace {
     void check_heads(Layers& layers);
     void check_samples(Array& array, std::size_t rank);
     void check_pairs() const;
+    void refuse_misplaced() const;
 
     Layers states_, attentions_, queries_, keys_, values_;
     std::map<std::string_view, Layers> stages_;
+    std::optional<Array> mask_;
     bool inputs_named_ = false;
     std::vector<std::string> others_, assumed_;
     TraceSummary summary_;

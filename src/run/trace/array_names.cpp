@@ -1,0 +1,111 @@
+#include "array_names.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <string>
+
+namespace tsdiag {
+namespace {
+
+constexpr Index largest_layer = 1'000'000;
+constexpr std::string_view behind_a_kind = "._-/[";
+
+/// A kind of array, and other names of it.
+struct Kind {
+    std::string_view name, other, joined = {};
+};
+// A name that another begins with stands behind it.
+constexpr std::array<Kind, 12> kinds{{{"hidden_states", "hidden_state", "hiddenstates"},
+                                      {"attention_inputs", "attention_input", "attentioninputs"},
+                                      {"attentions", "attention"},
+                                      {"queries", "query"},
+                                      {"keys", "key"},
+                                      {"values", "value"},
+                                      {"sa", ""},
+                                      {"attn", ""},
+                                      {"norm1", ""},
+                                      {"ffn", ""},
+                                      {"norm2", ""},
+                                      {"deesc", ""}}};
+
+std::string lower(std::string_view text) {
+    std::string out(text);
+    for (char& c : out) c = char(std::tolower(static_cast<unsigned char>(c)));
+    return out;
+}
+
+bool take_separator(std::string_view& text) {
+    if (text.empty() || behind_a_kind.find(text.front()) == std::string_view::npos) return false;
+    text.remove_prefix(1);
+    return true;
+}
+
+/// The number that `text` is, behind an optional "layer" and the like.
+std::optional<Index> number_in(std::string_view text) {
+    take_separator(text);
+    for (const std::string_view word : {"layers", "layer", "blocks", "block", "h", "l"})
+        if (text.starts_with(word)) {
+            text.remove_prefix(word.size());
+            take_separator(text);
+            break;
+        }
+    if (text.ends_with(']')) text.remove_suffix(1);
+    Index number = -1;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc() || end != text.data() + text.size() || number < 0 ||
+        number > largest_layer)
+        return std::nullopt;
+    return number;
+}
+
+/// May a kind end here, and its layer begin?
+bool ends_kind(std::string_view rest, bool stage) {
+    if (rest.empty() || behind_a_kind.find(rest.front()) != std::string_view::npos) return true;
+    return !stage && number_in(rest).has_value();  // norm10 is no layer of norm1
+}
+
+}  // namespace
+
+ArrayName read_array_name(std::string_view name) {
+    const std::string small = lower(name);
+    for (const Kind& kind : kinds)
+        for (const std::string_view word : {kind.name, kind.other, kind.joined}) {
+            const bool stage = kind.other.empty();
+            if (word.empty() || !small.starts_with(word)) continue;
+            const std::string_view rest = std::string_view(small).substr(word.size());
+            if (!ends_kind(rest, stage)) continue;
+            return {kind.name, number_in(rest), name.substr(word.size())};
+        }
+    return {};
+}
+
+bool is_mask_of_tokens(std::string_view name) {
+    const std::string small = lower(name);
+    return small == "attention_mask" || small == "attention_masks";
+}
+
+bool is_other_mask(std::string_view name) {
+    const std::string small = lower(name);
+    return !is_mask_of_tokens(name) && small.find("mask") != std::string::npos &&
+           small.find("special_tokens") == std::string::npos;
+}
+
+std::optional<std::pair<std::string, std::string>> inner_array(std::string_view name) {
+    for (std::size_t dot = name.find('.'); dot != std::string_view::npos;
+         dot = name.find('.', dot + 1)) {
+        const ArrayName inner = read_array_name(name.substr(dot + 1));
+        const bool whole = inner.layer || inner.rest.empty();
+        if ((inner.kind == "hidden_states" || inner.kind == "attentions") && whole)
+            return std::pair(std::string(name.substr(0, dot)), std::string(inner.kind));
+    }
+    return std::nullopt;
+}
+
+bool is_unplaced(const ArrayName& name) {
+    return !name.kind.empty() && !name.layer && !name.rest.empty() &&
+           std::ranges::any_of(name.rest, [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+}  // namespace tsdiag

@@ -1,0 +1,131 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include "array_names.hpp"
+#include "arrays.hpp"
+#include "trace.hpp"
+
+namespace tsdiag {
+namespace {
+
+/// What a file is where one of its names has such a part.
+struct Sign {
+    std::string_view part;
+    enum Place { at_start, anywhere, at_end } place = anywhere;
+    std::string_view what;
+};
+
+constexpr std::string_view merge = "; merge both (merge_and_unload) and save the result";
+constexpr std::string_view parametrized =
+    "has weights that torch.nn.utils computes from others; make them permanent (prune.remove, "
+    "remove_weight_norm, parametrize.remove_parametrizations) and save the state_dict";
+
+// The first that is found counts.
+constexpr std::array signs{
+    Sign{"encoder_hidden_states", Sign::at_start,
+         "is what an encoder-decoder returned, of which each half is a trace of its own; save one "
+         "half "
+         "as hidden_states.L and attentions.L"},
+    Sign{"decoder_hidden_states", Sign::at_start,
+         "is what an encoder-decoder returned, of which each half is a trace of its own; save one "
+         "half "
+         "as hidden_states.L and attentions.L"},
+    Sign{"blocks.0.hook_", Sign::at_start,
+         "is a cache of TransformerLens; save blocks.L.hook_resid_pre as hidden_states.L, the last "
+         "hook_resid_post behind them, and attn.hook_pattern as attentions.L"},
+    Sign{"blocks.0.attn.hook_", Sign::at_start,
+         "is a cache of TransformerLens; save blocks.L.attn.hook_pattern as attentions.L"},
+    Sign{".base_layer.", Sign::anywhere,
+         "is a model with an adapter that is not merged; save the result of "
+         "merge_and_unload"},
+    Sign{"flat_param", Sign::anywhere,
+         "holds the flat parameters of FSDP, which have no names; save a full state dict"},
+    Sign{"_checkpoint_wrapped_module.", Sign::anywhere,
+         "has names with _checkpoint_wrapped_module, of layers that are wrapped to save memory; "
+         "save "
+         "the state_dict of the model without them"},
+    Sign{"parametrizations.", Sign::anywhere, parametrized},
+    Sign{".weight_orig", Sign::at_end, parametrized},
+    Sign{".weight_g", Sign::at_end, parametrized},
+    Sign{".multihead_attn.in_proj_weight", Sign::anywhere,
+         "has layers of torch.nn.TransformerDecoder, which attend to a memory that the file does "
+         "not "
+         "have; save the states and maps of a pass as hidden_states.L and attentions.L"},
+};
+// All names have such a part.
+constexpr std::array wholes{
+    Sign{"lora_", Sign::anywhere, "is a LoRA adapter without its model"},
+    Sign{"ia3_", Sign::anywhere, "is an IA3 adapter without its model"},
+    Sign{"prompt_embeddings", Sign::anywhere, "is a prompt of prompt tuning without its model"},
+};
+
+bool has(const std::string& name, const Sign& sign) {
+    return sign.place == Sign::at_start ? name.starts_with(sign.part)
+           : sign.place == Sign::at_end ? name.ends_with(sign.part)
+                                        : name.find(sign.part) != std::string::npos;
+}
+
+/// States or maps, of equal shapes, under names of modules with numbers.
+bool are_outputs(const Checkpoint& file) {
+    const std::vector<std::string>& names = file.names();
+    if (names.size() < 2) return false;
+    const auto shape = file.tensor(names.front()).shape;
+    return shape.size() >= 2 && shape.size() <= 4 &&
+           std::ranges::all_of(names, [&](const std::string& name) {
+               return file.tensor(name).shape == shape &&
+                      std::ranges::any_of(name,
+                                          [](unsigned char c) { return std::isdigit(c) != 0; });
+           });
+}
+
+}  // namespace
+
+std::string other_dump(const Checkpoint& file) {
+    const std::vector<std::string>& names = file.names();
+    if (names.empty()) return {};
+    if (names.size() == 1 && (names.front() == "array" || names.front() == "tensor"))
+        return fmt::format(
+            "is one array {} without a name; save it by numpy.savez as hidden_states "
+            "(layers, tokens, width) or as attentions (layers, heads, tokens, tokens)",
+            shape_text(file.tensor(names.front()).shape));
+    for (const Sign& sign : wholes)
+        if (std::ranges::all_of(names, [&](const std::string& name) { return has(name, sign); }))
+            return std::string(sign.what) + std::string(merge);
+    for (const Sign& sign : signs)
+        if (std::ranges::any_of(names, [&](const std::string& name) { return has(name, sign); }))
+            return std::string(sign.what);
+    for (const std::string& name : names)
+        if (const auto inner = inner_array(name))
+            return fmt::format(
+                "holds '{}', {} inside '{}'; save what is in it alone, one forward pass a "
+                "file",
+                name, inner->second == "attentions" ? "maps" : "states", inner->first);
+    const auto named = [&](std::string_view one) {
+        return std::ranges::find(names, one) != names.end();
+    };
+    if (named("last_hidden_state") || named("logits") ||
+        std::ranges::any_of(names,
+                            [](const auto& name) { return name.starts_with("past_key_values"); }))
+        return "is what a model returned without its states and maps; call it with "
+               "output_hidden_states=True and output_attentions=True";
+    const auto any_ends = [&](std::string_view with) {
+        return std::ranges::any_of(names, [&](const auto& name) { return name.ends_with(with); });
+    };
+    if (any_ends(".exp_avg") && !any_ends(".weight"))
+        return "is the state of an optimiser, not of a model; pass the checkpoint beside it";
+    if (are_outputs(file))
+        return fmt::format(
+            "holds {} arrays {} ('{}', ...) under names that do not tell what they are; "
+            "name them hidden_states.L or attentions.L",
+            names.size(), shape_text(file.tensor(names.front()).shape), names.front());
+    if (std::ranges::all_of(names,
+                            [&](const auto& name) { return file.tensor(name).count() == 0; }))
+        return "holds empty tensors alone, as ZeRO-3 leaves them on each rank; gather them first "
+               "(zero_to_fp32.py)";
+    return {};
+}
+
+}  // namespace tsdiag

@@ -1,0 +1,511 @@
+#include "placement.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "arrays.hpp"
+#include "tsdiag/error.hpp"
+
+namespace tsdiag {
+namespace {
+
+constexpr std::array<NormPlacement, 4> placements{NormPlacement::post, NormPlacement::pre,
+                                                  NormPlacement::parallel, NormPlacement::branch};
+
+/// Rows of a state of one sample, in float64; without rows where the trace does not have it.
+struct State {
+    std::string name;   ///< "hidden_states.3"
+    std::string array;  ///< as messages begin: "trace.npz: array 'hidden_states.3'"
+    Index rows = 0, cols = 0;
+    double rounding = 0;  ///< relative, of its elements
+    std::vector<double> x = {};
+    explicit operator bool() const { return rows > 0; }
+    std::span<const double> row(Index i) const {
+        return std::span(x).subspan(std::size_t(i * cols), std::size_t(cols));
+    }
+};
+
+/// What is said of two or three states; nothing where one is missing or has too few rows to tell.
+using Claim = std::optional<bool>;
+
+constexpr Index fewest_rows = 4;  // two numbers are fitted to each column
+
+/// Is |a - b| no more than what sums of such numbers are off?  At least a thousandth: arrays may
+/// come from two passes, of which the second adds in another order.
+bool near(double a, double b, double size, double rounding) {
+    return std::abs(a - b) <= std::max(4 * rounding, 1e-3) * size;
+}
+
+/// Are the squares of its elements in the range of float64?  Fits are made of squares.
+bool is_squarable(const State& s) {
+    constexpr double most = 1e150;
+    double largest = 0;
+    for (const double v : s.x) largest = std::max(largest, std::abs(v));
+    return largest < most && largest > 1 / most;
+}
+
+/// Do nine of ten elements of y agree with c x + g_j b, g one number a column?
+bool agrees(const State& y, double c, const State& x, const std::vector<double>& g,
+            const State& b) {
+    const double rounding = std::max({y.rounding, x.rounding, b.rounding});
+    Index off = 0;
+    for (Index i = 0; i < y.rows; ++i)
+        for (std::size_t j = 0; j < g.size(); ++j) {
+            const double first = c * x.row(i)[j], second = g[j] * b.row(i)[j], sum = y.row(i)[j];
+            const double size = std::abs(first) + std::abs(second) + std::abs(sum);
+            off += !near(sum, first + second, size, rounding);
+        }
+    return 10 * off <= y.rows * y.cols;
+}
+
+Claim is_same(const State& y, const State& x) {
+    if (!y || !x) return std::nullopt;
+    return agrees(y, 1, x, std::vector<double>(std::size_t(y.cols), 0.0), x);
+}
+
+/// Is y = x + g_j b, g the factors of LayerScale or 1, or y = c x + g b, as of DeepNorm?  Each row
+/// counts alike in the fit.
+Claim is_sum(const State& y, const State& x, const State& b) {
+    if (!y || !x || !b) return std::nullopt;
+    const auto width = std::size_t(y.cols);
+    if (agrees(y, 1, x, std::vector<double>(width, 1.0), b)) return true;
+    if (y.rows < fewest_rows || *is_same(y, b)) return false;
+    if (!is_squarable(y) || !is_squarable(x) || !is_squarable(b)) return false;
+    std::vector<double> yb(width), bb(width);
+    double sum_xx = 0, sum_xb = 0, sum_bb = 0, sum_xy = 0, sum_by = 0;
+    for (Index i = 0; i < y.rows; ++i) {
+        double squares = 0;
+        for (const double v : x.row(i)) squares += v * v;
+        if (squares == 0) continue;
+        for (std::size_t j = 0; j < width; ++j) {
+            const double p = x.row(i)[j], q = b.row(i)[j], r = y.row(i)[j];
+            yb[j] += (r - p) * q / squares, bb[j] += q * q / squares;
+            sum_xx += p * p / squares, sum_xb += p * q / squares, sum_bb += q * q / squares;
+            sum_xy += p * r / squares, sum_by += q * r / squares;
+        }
+    }
+    std::vector<double> g(width);
+    for (std::size_t j = 0; j < width; ++j) g[j] = bb[j] > 0 ? yb[j] / bb[j] : 0;
+    if (agrees(y, 1, x, g, b)) return true;
+    const double determinant = sum_xx * sum_bb - sum_xb * sum_xb;
+    if (!(determinant > 0)) return false;
+    const double c = (sum_xy * sum_bb - sum_by * sum_xb) / determinant,
+                 factor = (sum_by * sum_xx - sum_xy * sum_xb) / determinant;
+    constexpr double least = 0.1;  // less of x is the branch alone
+    return c > least && agrees(y, c, x, std::vector<double>(width, factor), b);
+}
+
+/// x + b, where both are there.
+State sum_of(const State& x, const State& b) {
+    if (!x || !b) return {};
+    State out = x;
+    for (std::size_t i = 0; i < out.x.size(); ++i) out.x[i] += b.x[i];
+    out.rounding = std::max(x.rounding, b.rounding);
+    return out;
+}
+
+/// The rows of `s` less their means, where `centres`, over the root of their mean square + eps.
+struct Normed {
+    std::vector<double> z;
+    double least = HUGE_VAL;  ///< of these mean squares
+};
+Normed normed(const State& s, bool centres, double eps) {
+    Normed out{s.x};
+    for (Index i = 0; i < s.rows; ++i) {
+        const auto row = std::span(out.z).subspan(std::size_t(i * s.cols), std::size_t(s.cols));
+        double mean = 0, square = 0;
+        if (centres)
+            for (const double v : row) mean += v / double(s.cols);
+        for (const double v : row) square += (v - mean) * (v - mean) / double(s.cols);
+        out.least = std::min(out.least, square);
+        const double root = std::sqrt(square + eps);
+        for (double& v : row) v = root > 0 ? (v - mean) / root : 0;
+    }
+    return out;
+}
+
+/// Of y by columns: |y - fit|^2, |y - its fit by a constant row|^2 and |y|^2.
+struct Misfit {
+    double left = 0, spread = 0, whole = 0;
+};
+/// The fit is g_j z_j + b_j by least squares, b = 0 unless `shifts`.
+Misfit misfit(const State& y, const std::vector<double>& z, bool shifts) {
+    constexpr Index columns = 256;  // of more, every so many is looked at
+    Misfit out;
+    const double n = double(y.rows);
+    for (Index j = 0; j < y.cols; j += (y.cols - 1) / columns + 1) {
+        double my = 0, mz = 0, yy = 0, zz = 0, yz = 0;
+        const auto at = [&](Index i) { return std::size_t(i * y.cols + j); };
+        for (Index i = 0; i < y.rows; ++i) my += y.x[at(i)] / n, mz += z[at(i)] / n;
+        for (Index i = 0; i < y.rows; ++i) {
+            out.spread += (y.x[at(i)] - my) * (y.x[at(i)] - my);
+            out.whole += y.x[at(i)] * y.x[at(i)];
+        }
+        if (!shifts) my = mz = 0;
+        for (Index i = 0; i < y.rows; ++i) {
+            const double a = y.x[at(i)] - my, b = z[at(i)] - mz;
+            yy += a * a, zz += b * b, yz += a * b;
+        }
+        out.left += zz > 0 ? std::max(0.0, yy - yz / zz * yz) : yy;
+    }
+    return out;
+}
+
+/// Is y a norm of x?  Tokens too equal for the rounding of their numbers tell nothing.
+Claim is_norm_of(const State& y, const State& x) {
+    constexpr Index fewest_columns = 3;
+    if (!y || !x || y.rows < fewest_rows || y.cols < fewest_columns) return std::nullopt;
+    if (!is_squarable(y) || !is_squarable(x)) return std::nullopt;
+    const double rounding = 4 * std::max(y.rounding, x.rounding);
+    const double allowed = std::max(1.25 * rounding, 0.003);  // a norm rounds several times
+    for (const bool centres : {true, false})
+        for (const double eps : {0.0, 1e-6, 1e-5}) {
+            const Normed of_x = normed(x, centres, eps);
+            const Misfit off = misfit(y, of_x.z, centres);
+            const double noise = rounding * rounding * off.whole;
+            if (noise >= 0.1 * off.spread) return std::nullopt;
+            if (off.left <= allowed * allowed * off.spread + noise) return true;
+            if (of_x.least > 1e3 * 1e-5) break;  // then eps matters less than what is allowed
+        }
+    return false;
+}
+
+/// The claims of one placement about the layers of a trace.
+struct Evidence {
+    NormPlacement placement = NormPlacement::post;
+    Index holds = 0, fails = 0;
+    std::string first;  ///< the first that fails, in words
+    bool fits() const { return fails == 0; }
+    template <class Words>
+    void add(const Claim& claim, Words words) {
+        if (!claim) return;
+        ++(*claim ? holds : fails);
+        if (!*claim && first.empty()) first = words();
+    }
+};
+
+/// The states of one layer, of a few rows of one sample.
+struct Layer {
+    State in, next, sa, attn, norm1, ffn, norm2, deesc;
+    State input;  ///< `attention_inputs`, which is then not `norm1`
+    Index number = 0;
+    bool last = false;
+};
+
+std::string no_norm(const State& y, const State& x) {
+    return fmt::format("{} is not a norm of {}", y.array, x.name);
+}
+
+std::string no_sum(const State& y, const State& x, const State& b) {
+    const bool branch = is_same(y, b).value_or(false);
+    return fmt::format(
+        "{} is not {} + {}{}", y.array, x.name, b.name,
+        branch ? fmt::format(" (the branch alone? save it as {} only)", b.name) : "");
+}
+
+/// Is the output of the layer one of `ends`, or, of the last layer, a norm of one?
+void add_output(Evidence& out, const Layer& l, const State& end, const State& before) {
+    if (!l.next) return;
+    Claim claim;
+    for (const State* one : {&l.deesc, &end})
+        if (*one && !claim.value_or(false)) {
+            claim = is_same(l.next, *one);
+            if (l.last && !*claim) claim = is_norm_of(l.next, *one);
+        }
+    out.add(claim, [&] {
+        const bool branch = is_sum(l.next, before, end).value_or(false);
+        const State& named = end ? end : l.deesc;
+        return fmt::format("{} is not the output of its layer, {}{}", named.array, l.next.name,
+                           branch ? " (the branch alone? add what it is added to)" : "");
+    });
+}
+
+/// Is y the norm of the sum of `in` and `sa`, in a layer without `attn`?  `sa` may be missing, or
+/// be not what is added (LayerScale, a norm of its own); so only a norm of `in` itself is none of
+/// that sum.
+Claim is_norm_of_sum(const State& y, const Layer& l) {
+    if (is_norm_of(y, sum_of(l.in, l.sa)).value_or(false)) return true;
+    return is_norm_of(y, l.in).value_or(false) ? Claim(false) : std::nullopt;
+}
+
+std::string norm_of_input(const State& y, const State& in) {
+    return fmt::format("{} is a norm of {}, without what attention adds to it", y.array, in.name);
+}
+
+/// Without a norm before attention its input is that of the layer.
+void add_plain_input(Evidence& out, const Layer& l) {
+    if (!l.input) return;
+    out.add(is_same(l.input, l.in).value_or(false), [&] {
+        return fmt::format("{} is not hidden_states.{}, as where no norm stands before attention",
+                           l.input.array, l.number);
+    });
+}
+
+void add_post(Evidence& out, const Layer& l) {
+    out.add(is_sum(l.attn, l.in, l.sa), [&] { return no_sum(l.attn, l.in, l.sa); });
+    add_plain_input(out, l);
+    out.add(l.attn ? is_norm_of(l.norm1, l.attn) : is_norm_of_sum(l.norm1, l),
+            [&] { return l.attn ? no_norm(l.norm1, l.attn) : norm_of_input(l.norm1, l.in); });
+    out.add(is_norm_of(l.norm2, l.ffn), [&] { return no_norm(l.norm2, l.ffn); });
+    if (l.norm2 || l.deesc) return add_output(out, l, l.norm2, l.ffn);
+    const bool equal = is_same(l.next, l.ffn).value_or(false);
+    out.add(equal ? Claim(false) : is_norm_of(l.next, l.ffn),
+            [&] { return no_norm(l.next, l.ffn); });
+}
+
+/// Of the layouts that end with the sum: `norm2` is then not the output.
+void add_sum_output(Evidence& out, const Layer& l) {
+    add_output(out, l, l.ffn, l.attn);
+    if (!l.ffn && is_same(l.next, l.norm2).value_or(false))
+        out.add(false, [&] { return fmt::format("{} is the output of its layer", l.norm2.array); });
+}
+
+/// That attention reads a norm of `in`.
+void add_input(Evidence& out, const Layer& l) {
+    const State& normed = l.input ? l.input : l.norm1;
+    const bool equal = l.input && is_same(normed, l.in).value_or(false);
+    out.add(equal ? Claim(false) : is_norm_of(normed, l.in), [&] {
+        return equal ? fmt::format("{} is {} itself", normed.array, l.in.name)
+                     : no_norm(normed, l.in);
+    });
+}
+
+void add_pre(Evidence& out, const Layer& l) {
+    out.add(is_sum(l.attn, l.in, l.sa), [&] { return no_sum(l.attn, l.in, l.sa); });
+    add_input(out, l);
+    Claim claim = l.attn ? is_norm_of(l.norm2, l.attn) : is_norm_of_sum(l.norm2, l);
+    if (l.deesc && !claim.value_or(false)) claim = is_norm_of(l.norm2, l.deesc);
+    out.add(claim,
+            [&] { return l.attn ? no_norm(l.norm2, l.attn) : norm_of_input(l.norm2, l.in); });
+    add_sum_output(out, l);
+}
+
+void add_parallel(Evidence& out, const Layer& l) {
+    if (l.attn)
+        out.add(false, [&] {
+            return fmt::format("{} is a stage that parallel layers do not have", l.attn.array);
+        });
+    add_input(out, l);
+    out.add(is_norm_of(l.norm2, l.in), [&] { return no_norm(l.norm2, l.in); });
+    add_sum_output(out, l);
+}
+
+void add_branch(Evidence& out, const Layer& l) {
+    add_plain_input(out, l);
+    const State& added = l.norm1 ? l.norm1 : l.sa;
+    out.add(is_sum(l.attn, l.in, added), [&] { return no_sum(l.attn, l.in, added); });
+    out.add(is_norm_of(l.norm1, l.sa), [&] { return no_norm(l.norm1, l.sa); });
+    out.add(is_sum(l.ffn, l.attn, l.norm2), [&] { return no_sum(l.ffn, l.attn, l.norm2); });
+    const std::pair<const State*, const State*> before[] = {
+        {&l.norm1, &l.in}, {&l.norm2, &l.in}, {&l.norm2, &l.attn}};
+    for (const auto& [norm, from] : before)
+        if (is_norm_of(*norm, *from).value_or(false))
+            out.add(false, [&] {
+                return fmt::format("{} is a norm of {}, before a step and not behind it",
+                                   norm->array, from->name);
+            });
+    add_sum_output(out, l);
+}
+
+/// Which sample of a trace is looked at, and which of its tokens: those that the mask keeps, of the
+/// sample with most of them.
+struct Sample {
+    Index number = 0;
+    std::vector<Index> tokens;
+    double rounding = 0;  ///< relative, of the coarsest of the states
+};
+Sample sample_of(const SavedTrace& trace) {
+    const Index samples = trace.summary().samples, n = trace.summary().tokens;
+    Sample out;
+    out.rounding = trace.summary().state_rounding;
+    if (!trace.mask()) {
+        for (Index i = 0; i < n; ++i) out.tokens.push_back(i);
+        return out;
+    }
+    const std::vector<std::vector<bool>> masks =
+        masks_of(trace.mask()->raw, trace.mask()->name, samples, n);
+    for (Index s = 0; s < samples; ++s) {
+        std::vector<Index> own;
+        for (Index i = 0; i < n; ++i)
+            if (masks[std::size_t(s)][std::size_t(i)]) own.push_back(i);
+        if (own.size() > out.tokens.size()) out.number = s, out.tokens = std::move(own);
+    }
+    return out;
+}
+
+State state_of(const SavedTrace::Layers& layers, std::string_view kind, Index layer,
+               const Sample& sample) {
+    constexpr Index most_rows = 32;
+    const auto found = layers.find(layer);
+    if (found == layers.end()) return {};
+    const RawTensor raw = found->second.sample(sample.number);
+    if (raw.dtype <= DType::i64) return {};  // refused where it is measured
+    State out{fmt::format("{}.{}", kind, layer), found->second.name};
+    out.cols = raw.shape[1];
+    out.rounding = sample.rounding;
+    const Index every = (std::ssize(sample.tokens) - 1) / most_rows + 1;
+    for (Index i = 0; i < std::ssize(sample.tokens); i += every) {
+        const RawTensor row = element(raw, sample.tokens[std::size_t(i)]);
+        out.x.resize(out.x.size() + std::size_t(out.cols));
+        widen<double>(row, std::span(out.x).last(std::size_t(out.cols)));
+        ++out.rows;
+    }
+    return out;
+}
+
+/// Leaves out the rows that are not finite in one of the states.
+void keep_finite(std::initializer_list<State*> states) {
+    std::set<Index, std::greater<>> bad;
+    for (const State* one : states)
+        for (Index i = 0; i < one->rows; ++i)
+            if (!std::ranges::all_of(one->row(i), [](double v) { return std::isfinite(v); }))
+                bad.insert(i);
+    for (State* one : states)
+        for (const Index i : bad) {
+            if (!*one) break;
+            const auto first = one->x.begin() + i * one->cols;
+            one->x.erase(first, first + one->cols);
+            --one->rows;
+        }
+}
+
+std::vector<Evidence> evidence(const SavedTrace& trace) {
+    std::vector<Evidence> out;
+    for (const NormPlacement placement : placements) out.emplace_back().placement = placement;
+    const Sample sample = sample_of(trace);
+    const auto stage = [&](std::string_view name, Index layer, std::string_view kind) {
+        const auto found = trace.stages().find(name);
+        return found == trace.stages().end() ? State()
+                                             : state_of(found->second, kind, layer, sample);
+    };
+    for (Index i = 0; i < trace.summary().layers; ++i) {
+        Layer l;
+        l.in = state_of(trace.states(), "hidden_states", i, sample);
+        l.next = state_of(trace.states(), "hidden_states", i + 1, sample);
+        for (const auto& [state, name] : {std::pair(&l.sa, "sa"),
+                                          {&l.attn, "attn"},
+                                          {&l.ffn, "ffn"},
+                                          {&l.norm2, "norm2"},
+                                          {&l.deesc, "deesc"}})
+            *state = stage(name, i, name);
+        if (trace.attention_inputs())
+            l.input = stage("norm1", i, "attention_inputs");
+        else
+            l.norm1 = stage("norm1", i, "norm1");
+        l.number = i;
+        l.last = i + 1 == trace.summary().layers;
+        keep_finite(
+            {&l.in, &l.next, &l.sa, &l.attn, &l.norm1, &l.ffn, &l.norm2, &l.deesc, &l.input});
+        add_post(out[0], l);
+        add_pre(out[1], l);
+        add_parallel(out[2], l);
+        add_branch(out[3], l);
+    }
+    return out;
+}
+
+/// What the numbers depend on: the stages that the trace has with what each is measured from, and
+/// what attention reads.
+std::set<std::string> numbers_of(const SavedTrace& trace, NormPlacement placement) {
+    std::set<std::string> out;
+    std::set<std::string_view> told;
+    if (!trace.states().empty()) told.insert("in");
+    for (const auto& [stage, pred] : stages_of(placement)) {
+        if (!trace.stages().contains(stage)) continue;
+        if (stage == "norm1" && trace.attention_inputs() && !normed_first(placement)) continue;
+        told.insert(stage);
+        out.insert(fmt::format("{} {}", stage, told.contains(pred) ? pred : ""));
+    }
+    // Post-norm layers are said to be such, whatever is measured.
+    const bool said = trace.summary().has_attention || placement == NormPlacement::post;
+    if (said) out.emplace(normed_first(placement) ? "norm1" : name(placement));
+    return out;
+}
+
+/// "post, pre or branch"
+std::string joined(const std::vector<Evidence>& all) {
+    std::string out;
+    for (std::size_t i = 0; i < all.size(); ++i)
+        out += fmt::format("{}{}",
+                           i == 0                ? ""
+                           : i + 1 == all.size() ? " or "
+                                                 : ", ",
+                           name(all[i].placement));
+    return out;
+}
+
+}  // namespace
+
+Stages stages_of(NormPlacement placement) {
+    static constexpr std::pair<std::string_view, std::string_view> post[] = {
+        {"sa", ""},       {"attn", "in"},   {"norm1", "attn"},
+        {"ffn", "norm1"}, {"norm2", "ffn"}, {"deesc", "norm2"}};
+    static constexpr std::pair<std::string_view, std::string_view> pre[] = {
+        {"norm1", ""}, {"sa", ""},      {"attn", "in"},
+        {"norm2", ""}, {"ffn", "attn"}, {"deesc", "ffn"}};
+    static constexpr std::pair<std::string_view, std::string_view> parallel[] = {
+        {"norm1", ""}, {"sa", ""}, {"norm2", ""}, {"ffn", "in"}};
+    static constexpr std::pair<std::string_view, std::string_view> branch[] = {
+        {"sa", ""},    {"norm1", ""},   {"attn", "in"},
+        {"norm2", ""}, {"ffn", "attn"}, {"deesc", "ffn"}};
+    switch (placement) {
+        case NormPlacement::post:
+            return post;
+        case NormPlacement::pre:
+            return pre;
+        case NormPlacement::parallel:
+            return parallel;
+        case NormPlacement::branch:
+            return branch;
+    }
+    return {};
+}
+
+bool normed_first(NormPlacement placement) {
+    return placement == NormPlacement::pre || placement == NormPlacement::parallel;
+}
+
+NormPlacement placement_of(const SavedTrace& trace, std::optional<NormPlacement> given) {
+    if (trace.stages().empty()) return given.value_or(NormPlacement::post);
+    const std::vector<Evidence> all = evidence(trace);
+    std::vector<Evidence> fit = all;
+    std::erase_if(fit, [](const Evidence& one) { return !one.fits(); });
+    if (given) {
+        const Evidence& own = *std::ranges::find(all, *given, &Evidence::placement);
+        if (own.fits()) return *given;
+        throw UsageError(fmt::format(
+            "--placement {}: {}{}.", name(*given), own.first,
+            fit.empty()
+                ? ", nor do the arrays fit another placement"
+                : fmt::format("; the arrays are in the order of {}, by what is the norm or sum "
+                              "of what",
+                              joined(fit))));
+    }
+    if (fit.empty()) {
+        const Evidence& nearest =
+            *std::ranges::min_element(all, [](const Evidence& a, const Evidence& b) {
+                return std::pair(a.fails, -a.holds) < std::pair(b.fails, -b.holds);
+            });
+        throw UsageError(fmt::format(
+            "{}; the arrays fit no placement, {} the most; correct that array or leave it out.",
+            nearest.first, name(nearest.placement)));
+    }
+    // Equal arrays are those of a post-norm layer, unless something speaks against it.
+    if (trace.attention_inputs() && fit.front().placement == NormPlacement::post)
+        return NormPlacement::post;
+    const std::set<std::string> numbers = numbers_of(trace, fit.front().placement);
+    const bool differ = std::ranges::any_of(
+        fit, [&](const Evidence& one) { return numbers_of(trace, one.placement) != numbers; });
+    if (!differ) return fit.front().placement;
+    throw UsageError(
+        fmt::format("{}: stages inside layers need --placement {}: the arrays fit each.",
+                    trace.stages().begin()->second.begin()->second.name, joined(fit)));
+}
+
+}  // namespace tsdiag

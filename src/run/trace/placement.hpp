@@ -1,0 +1,29 @@
+#pragma once
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "trace.hpp"
+
+namespace tsdiag {
+
+/// The stages of a layer in order, each with the stage that xi and r are measured from
+/// (docs/metrics.md).
+using Stages = std::span<const std::pair<std::string_view, std::string_view>>;
+Stages stages_of(NormPlacement placement);
+
+/// Whether attention has a norm before it, so that its input is `norm1` and not `in`.
+bool normed_first(NormPlacement placement);
+
+/// The order of the steps in the layers of a trace: `given`, or the one that its arrays have.
+/// Looked at is, of each layer, which state is a norm of which (LayerNorm or RMSNorm, each with any
+/// weights), which one the sum of which, and which one the layer's output; of the last layer also a
+/// norm of it. A trace without stages is post-norm.
+///
+/// Throws `UsageError`, naming the array, where nothing fits, where what is given does not, and
+/// where nothing is given and several orders fit that lead to other numbers.  Cost: some passes
+/// over a few rows of one sample, in each layer.
+NormPlacement placement_of(const SavedTrace& trace, std::optional<NormPlacement> given);
+
+}  // namespace tsdiag

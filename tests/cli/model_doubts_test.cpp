@@ -1,0 +1,199 @@
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "program.hpp"
+#include "support/places.hpp"
+#include "tsdiag/checkpoint.hpp"
+#include "tsdiag/json.hpp"
+#include "tsdiag/table.hpp"
+
+/// Models that have two sources for one thing, or say something beside their tensors: what their
+/// own library does, or a refusal that names both.
+namespace tsdiag::test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using testing::Not;
+
+struct Values {
+    std::string name;
+    std::vector<std::int64_t> shape;
+    std::vector<float> values;
+};
+
+/// A golden model whose configuration and tensors a test may change.
+class ModelDoubts : public testing::Test {
+  protected:
+    Json config;
+    std::vector<Values> tensors;
+
+    void open(const std::string& name) {
+        const fs::path model = fs::path(test_data()) / "golden" / name;
+        config = Json::parse(read_file(model / "config.json"), "config.json");
+        tensors.clear();
+        const auto file = open_checkpoint(model / "model.safetensors");
+        for (const std::string& tensor : file->names()) {
+            const RawTensor raw = file->tensor(tensor);
+            Values one{tensor, raw.shape, std::vector<float>(std::size_t(raw.count()), 0)};
+            widen<float>(raw, one.values);
+            tensors.push_back(std::move(one));
+        }
+    }
+    Values& tensor(const std::string& name) {
+        return *std::ranges::find(tensors, name, &Values::name);
+    }
+    void without(const std::string& key) {
+        Json out;
+        for (const auto& [name, value] : config.object())
+            if (name != key) out.set(name, value);
+        config = out;
+    }
+    void write() {
+        fs::create_directories(fs::path(folder / "m"));
+        write_file(folder / "m/config.json", config.dump());
+        std::vector<NamedArray> named;
+        for (const Values& one : tensors) named.push_back({one.name, one.shape, one.values, {}});
+        write_safetensors(folder / "m/model.safetensors", named, {});
+    }
+    Finished probe(std::vector<std::string> more = {}) {
+        write();
+        std::vector<std::string> words = {"probe", "m", "--no-report", "--out", "out", "--force"};
+        words.insert(words.end(), more.begin(), more.end());
+        return tsdiag(folder, words);
+    }
+    /// What is said of the model, its lines one below the other.
+    std::string told() {
+        const Finished found = probe({"--tokens", "6"});
+        EXPECT_EQ(found.code, 0) << found.err;
+        const Json model = Json::parse(read_file(folder / "out/run.json"), "run.json")["model"];
+        std::string lines;
+        for (const char* key : {"recognised", "defaults", "warnings"})
+            if (model[key].is_array())
+                for (const Json& line : model[key].array()) lines += line.string() + "\n";
+        return lines;
+    }
+    std::string refused() {
+        const Finished found = probe();
+        EXPECT_NE(found.code, 0) << found.out;
+        expect_one_sentence(found.err);
+        return found.err;
+    }
+    /// The gradient of a loss by the queries of layer 0, which depends on the head.
+    double gradient() {
+        const Finished found = probe({"--tokens", "6", "--loss", "lm", "--dtype", "f64"});
+        EXPECT_EQ(found.code, 0) << found.err;
+        for (const MetricRow& row :
+             read_metrics_csv(read_file(folder / "out/metrics.csv"), "metrics.csv"))
+            if (row.metric == "grad_norm" && row.at.tensor == "attn.q.weight" && row.at.layer == 0)
+                return row.value.value_or(0);
+        ADD_FAILURE() << "no gradient";
+        return 0;
+    }
+
+    TemporaryDirectory folder;
+};
+
+/// GPT-J's head has a bias, under the name that RoBERTa's has.
+TEST_F(ModelDoubts, AHeadWithABiasIsItsOwn) {
+    open("gptj");
+    const Values token = tensor("transformer.wte.weight");
+    Values head = token, bias{"lm_head.bias", {token.shape[0]}, {}};
+    head.name = "lm_head.weight";
+    std::erase_if(tensors, [](const Values& one) { return one.name.starts_with("lm_head"); });
+    for (std::size_t i = 0; i < head.values.size(); ++i) head.values[i] = float(i % 7) / 8 - 0.4f;
+    bias.values.assign(std::size_t(token.shape[0]), 0.0f);
+    tensors.push_back(head);
+    tensors.push_back(bias);
+    config.set("tie_word_embeddings", false);
+    const double own = gradient();
+    tensors[tensors.size() - 2].values = token.values;
+    const double tied = gradient();
+    EXPECT_GT(std::abs(own - tied), 1e-6 * own);
+    EXPECT_THAT(told(), Not(HasSubstr("no separate output head")));
+}
+
+/// Only a few rows of the head are not those of the embedding.
+TEST_F(ModelDoubts, AHeadThatTheConfigurationSeparatesIsNotTied) {
+    open("llama");
+    const Values token = tensor("model.embed_tokens.weight");
+    std::erase_if(tensors, [](const Values& one) { return one.name == "lm_head.weight"; });
+    Values head = token;
+    head.name = "lm_head.weight";
+    tensors.push_back(head);
+    config.set("tie_word_embeddings", false);
+    const double equal = gradient();
+    for (std::size_t i = 1; i <= std::size_t(token.shape[1]); ++i)
+        tensors.back().values[tensors.back().values.size() - i] = 9;
+    EXPECT_GT(std::abs(gradient() - equal), 1e-3 * equal);
+}
+
+/// Transformers ties GPT-2's unless its configuration says that it does not.
+TEST_F(ModelDoubts, AHeadIsTiedByDefaultWhereTheLibraryTiesIt) {
+    open("gpt2");
+    without("tie_word_embeddings");
+    std::erase_if(tensors, [](const Values& one) { return one.name == "lm_head.weight"; });
+    const double tied = gradient();
+    const auto token = std::ranges::find_if(
+        tensors, [](const Values& one) { return one.name.ends_with("wte.weight"); });
+    Values head = *token;
+    head.name = "lm_head.weight";
+    for (float& v : head.values) v *= 1.5f;
+    tensors.push_back(head);
+    EXPECT_DOUBLE_EQ(gradient(), tied);
+    EXPECT_THAT(told(),
+                HasSubstr("The output head is the token embedding, as Transformers has it"));
+    config.set("tie_word_embeddings", false);
+    EXPECT_GT(std::abs(gradient() - tied), 1e-6 * tied);
+}
+
+TEST_F(ModelDoubts, BiasesThatNothingAnnouncesAreRefused) {
+    open("llama");
+    without("attention_bias");
+    const std::int64_t width = config["hidden_size"].integer();
+    for (Index layer = 0; layer < config["num_hidden_layers"].integer(); ++layer)
+        for (const char* part : {"q", "o"})
+            tensors.push_back(
+                {"model.layers." + std::to_string(layer) + ".self_attn." + part + "_proj.bias",
+                 {width},
+                 std::vector<float>(std::size_t(width), 1.0f)});
+    EXPECT_THAT(refused(),
+                HasSubstr("has no 'attention_bias', without which Transformers leaves it out"));
+}
+
+TEST_F(ModelDoubts, RotaryScalingsThatContradictThemselvesAreRefused) {
+    open("llama");
+    Json scaling;
+    config.set("rope_scaling",
+               scaling.set("type", "linear").set("rope_type", "default").set("factor", 2.0));
+    EXPECT_THAT(refused(), HasSubstr("says rope_type = \"default\" and type = \"linear\""));
+    config.set("rope_scaling", Json().set("factor", 2.0));
+    EXPECT_THAT(refused(), HasSubstr("factor = 2.0, but neither rope_type nor type"));
+}
+
+TEST_F(ModelDoubts, MistralHasNoBiasesWhateverItsKeySays) {
+    open("llama");
+    config.set("model_type", "mistral").set("attention_bias", true);
+    EXPECT_THAT(refused(), HasSubstr("attention_bias = true, which is not supported"));
+}
+
+TEST_F(ModelDoubts, AnAdapterBesideAModelIsRefused) {
+    open("llama");
+    write();
+    write_file(folder / "m/adapter_config.json", "{\"peft_type\": \"LORA\"}");
+    EXPECT_THAT(refused(), HasSubstr("has an adapter beside the model"));
+    EXPECT_EQ(tsdiag(folder, {"probe", "m/model.safetensors", "--no-report", "--out", "out"}).code,
+              0);
+}
+
+TEST_F(ModelDoubts, AnUnsupportedQuantisationOfPlainWeightsMayBeLeftOver) {
+    open("llama");
+    config.set("quantization_config", Json().set("quant_method", "unheard_of"));
+    EXPECT_THAT(refused(), HasSubstr("--ignore quantization_config"));
+    EXPECT_EQ(probe({"--ignore", "quantization_config"}).code, 0);
+}
+
+}  // namespace
+}  // namespace tsdiag::test

@@ -1,0 +1,401 @@
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <limits>
+
+#include "program.hpp"
+#include "tsdiag/checkpoint.hpp"
+#include "tsdiag/json.hpp"
+#include "tsdiag/table.hpp"
+
+/// Traces that mean something else than their arrays seem to say: nothing is decided silently.
+namespace tsdiag::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+using Words = std::vector<std::string>;
+
+/// An array with its values.
+struct Array {
+    std::string name;
+    std::vector<std::int64_t> shape;
+    std::vector<double> values;
+};
+
+class TraceDoubts : public testing::Test {
+  protected:
+    static constexpr Index tokens = 8, width = 6, heads = 2;
+
+    void write(const std::vector<Array>& arrays, const std::string& name = "trace.npz") {
+        std::vector<NamedArray> named;
+        for (const Array& one : arrays) named.push_back({one.name, one.shape, {}, one.values});
+        write_npz(folder / name, named);
+    }
+    Finished probe(const Words& more = {}) {
+        Words words = {"probe", "trace.npz", "--no-report", "--out", "out", "--force"};
+        words.insert(words.end(), more.begin(), more.end());
+        return tsdiag(folder, words);
+    }
+    std::string refused(const Words& more = {}) {
+        const Finished found = probe(more);
+        EXPECT_NE(found.code, 0) << found.out;
+        expect_one_sentence(found.err);
+        return found.err;
+    }
+    /// The value of a metric without a head; NaN where it is undefined.
+    double value(std::string_view metric, std::string_view stage, Index layer) {
+        for (const MetricRow& row :
+             read_metrics_csv(read_file(folder / "out/metrics.csv"), "metrics.csv"))
+            if (row.metric == metric && row.at.stage == stage && row.at.layer == layer &&
+                row.at.head < 0)
+                return row.value.value_or(std::nan(""));
+        ADD_FAILURE() << metric << " was not measured";
+        return 0;
+    }
+    /// A text that was broken into lines, in one.
+    static std::string one_line(const std::string& text) {
+        std::string out;
+        for (const char c : text)
+            if (!std::isspace(static_cast<unsigned char>(c)))
+                out += c;
+            else if (!out.empty() && out.back() != ' ')
+                out += ' ';
+        return out;
+    }
+    static std::vector<double> state(int seed) {
+        std::vector<double> x;
+        for (Index i = 0; i < tokens * width; ++i)
+            x.push_back(std::sin(double(i * i + 17 * seed)) + 0.5);
+        return x;
+    }
+    static Array hidden(const std::string& name, int seed) {
+        return {name, {tokens, width}, state(seed)};
+    }
+    static std::vector<double> softmax() {
+        std::vector<double> p;
+        for (Index row = 0; row < heads * tokens; ++row) {
+            double sum = 0;
+            for (Index j = 0; j < tokens; ++j)
+                sum += p.emplace_back(std::exp(std::sin(double(row * row + 3 * j))));
+            for (Index j = 0; j < tokens; ++j) p[std::size_t(row * tokens + j)] /= sum;
+        }
+        return p;
+    }
+    static Array maps(const std::string& name, std::vector<double> p) {
+        return {name, {Index(p.size()) / (tokens * tokens), tokens, tokens}, std::move(p)};
+    }
+    TemporaryDirectory folder;
+};
+
+TEST_F(TraceDoubts, NamesOfOneMeaningAreRead) {
+    write({hidden("hidden_states.0", 0), hidden("hidden_states.1", 1)});
+    ASSERT_EQ(probe().code, 0);
+    const double expected = value("t_sim", "out", 0);
+    for (const char* pattern :
+         {"hidden_states.{:02}", "hidden_states-{}", "Hidden_States.{}", "hidden_states[{}]",
+          "hidden_states.layer{}", "hidden_states/layer_{:03}", "hidden_state_{}",
+          "hidden_states{}"}) {
+        write({hidden(fmt::format(fmt::runtime(pattern), 0), 0),
+               hidden(fmt::format(fmt::runtime(pattern), 1), 1)});
+        const Finished found = probe();
+        ASSERT_EQ(found.code, 0) << pattern << found.err;
+        EXPECT_EQ(value("t_sim", "out", 0), expected) << pattern;
+    }
+    std::vector<Array> states;  // thirteen, of which 00 to 09 would be lost by their zeros
+    for (int l = 0; l < 13; ++l) states.push_back(hidden(fmt::format("hidden_states.{:02}", l), l));
+    write(states);
+    const Finished found = probe();
+    ASSERT_EQ(found.code, 0) << found.err;
+    EXPECT_THAT(found.out, HasSubstr("hidden_states 0 to 12"));
+}
+
+TEST_F(TraceDoubts, NamesThatNobodyCanPlaceAreRefused) {
+    for (const auto& [name, words] : std::vector<std::pair<std::string, std::string>>{
+             {"hidden_states.0.3", "as what generate() returns"},
+             {"attentions.1.2", "as what generate() returns"},
+             {"hidden_states.x1", "begins as hidden_states.L does"},
+             {"attentions_head3_layer1", "begins as attentions.L does"},
+             {"hidden_states.00", "are of the same layer"}}) {
+        write({hidden("hidden_states.0", 0), hidden("hidden_states.1", 1), hidden(name, 2)});
+        EXPECT_THAT(refused(), HasSubstr(words)) << name;
+        EXPECT_THAT(refused(), HasSubstr(name)) << name;
+    }
+    write({hidden("hidden_states.0", 0), hidden("hidden_states.1", 1), hidden("note", 2)});
+    EXPECT_THAT(probe().out, HasSubstr("note"));  // no part of a trace, and said so
+}
+
+TEST_F(TraceDoubts, SquareArraysWithoutNamesAreStatesOrMaps) {
+    const std::vector<double> p = softmax();
+    write({maps("arr_0", p), maps("arr_1", p)});
+    EXPECT_THAT(refused(), HasSubstr("states of 2 samples, or maps of 2 heads?"));
+}
+
+TEST_F(TraceDoubts, StatesAndMapsAreNotTakenForEachOther) {
+    write({maps("hidden_states.0", softmax()), maps("hidden_states.1", softmax())});
+    EXPECT_THAT(refused(), HasSubstr("its rows are nonnegative and sum to 1, as those of maps"));
+    write({hidden("hidden_states.0", 0), hidden("hidden_states.1", 1),
+           maps("attentions.1", softmax())});
+    EXPECT_THAT(refused(), HasSubstr("is of a layer behind the last state, hidden_states.1"));
+    write({hidden("hidden_states.0", 0), hidden("hidden_states.1", 1),
+           hidden("hidden_states.last", 2)});
+    EXPECT_THAT(refused(), HasSubstr("its layer cannot be told"));
+    write({hidden("hidden_states.0", 0), hidden("hidden_states.1", 1),
+           maps("encoder.attentions.0", softmax())});
+    EXPECT_THAT(refused(), HasSubstr("is one of 'attentions' inside 'encoder'"));
+}
+
+/// bfloat16 that was saved by x.float() is told by its bits.
+TEST_F(TraceDoubts, HalfPrecisionIsRecognisedInFloat32) {
+    std::vector<double> p(std::size_t(heads * tokens * tokens));
+    for (std::size_t i = 0; i < p.size(); ++i) p[i] = 1 + std::sin(double(i * i) / 3);
+    for (Index row = 0; row < heads * tokens; ++row) {
+        double sum = 0;
+        for (Index j = 0; j < tokens; ++j) sum += p[std::size_t(row * tokens + j)];
+        for (Index j = 0; j < tokens; ++j) {
+            double& entry = p[std::size_t(row * tokens + j)];
+            int exponent = 0;
+            const double mantissa = std::frexp(entry / sum, &exponent);  // of 8 bits
+            entry = std::ldexp(std::round(std::ldexp(mantissa, 8)), exponent - 8);
+        }
+    }
+    write({maps("attentions.0", p)});
+    const Finished found = probe();
+    ASSERT_EQ(found.code, 0) << found.err;
+    EXPECT_THAT(one_line(found.out), HasSubstr("rows were divided by their sums"));
+    EXPECT_FALSE(std::isnan(value("entropy", "attn", 0)));
+}
+
+TEST_F(TraceDoubts, OtherDumpsAreSaidToBeWhatTheyAre) {
+    const std::vector<double> x = state(0);
+    const auto one = [&](const std::string& name) { return Array{name, {tokens, width}, x}; };
+    for (const auto& [name, words] : std::vector<std::pair<std::string, std::string>>{
+             {"encoder_hidden_states.0", "is what an encoder-decoder returned"},
+             {"blocks.0.hook_resid_pre", "is a cache of TransformerLens"},
+             {"base_model.model.layers.0.q_proj.lora_A.weight",
+              "is a LoRA adapter without its model"},
+             {"_fsdp_wrapped_module._flat_param", "holds the flat parameters of FSDP"},
+             {"state.0.exp_avg", "is the state of an optimiser"}}) {
+        write({one(name), one(name + "x")});
+        EXPECT_THAT(refused(), HasSubstr(words)) << name;
+    }
+    write_npy<double>(folder / "x.npy", "<f8", {tokens, width}, x);
+    EXPECT_THAT(tsdiag(folder, {"probe", "x.npy"}).err,
+                HasSubstr("is one array (8, 6) without a name"));
+}
+
+TEST_F(TraceDoubts, IntegersAreNoStates) {
+    const std::vector<std::int16_t> bits(std::size_t(tokens * width), 16256);
+    write_npy<std::int16_t>(folder / "x.npy", "<i2", {tokens, width}, bits);
+    const Finished found = tsdiag(
+        folder, {"probe", "random:post-norm,d=6,heads=2,layers=1", "--input", "hidden:x.npy"});
+    EXPECT_EQ(found.code, 1);
+    EXPECT_THAT(found.err,
+                HasSubstr("holds i16, expected floating-point numbers; if these are the bits "
+                          "of bfloat16, save x.view(torch.bfloat16).float()"));
+    const std::vector<std::uint8_t> bytes(std::size_t(tokens * width), 7);
+    write_npy<std::uint8_t>(folder / "x.npy", "|u1", {tokens, width}, bytes);
+    EXPECT_THAT(tsdiag(folder, {"probe", "random:post-norm,d=6,heads=2,layers=1", "--input",
+                                "hidden:x.npy"})
+                    .err,
+                HasSubstr("holds u8, expected floating-point numbers"));
+    const std::vector<std::uint8_t> picture(3 * 8 * 8, 7);
+    write_npy<std::uint8_t>(folder / "photo.npy", "|u1", {3, 8, 8}, picture);
+    EXPECT_THAT(tsdiag(folder, {"probe", "random:deit-tiny,layers=1,d=8,heads=2,image=8,patch=4",
+                                "--input", "image:photo.npy"})
+                    .err,
+                HasSubstr("pass the pictures by --images"));
+}
+
+TEST_F(TraceDoubts, WhatIsNoAttentionIsTheFirstLineAndHasNoVerdictOnHeads) {
+    const std::vector<double> p = softmax();
+    const auto changed = [&](auto f) {
+        std::vector<double> out = p;
+        for (std::size_t i = 0; i < out.size(); ++i) out[i] = f(p[i], i);
+        return out;
+    };
+    std::vector<double> transposed(p.size()), summed(std::size_t(tokens * tokens));
+    for (Index h = 0; h < heads; ++h)
+        for (Index i = 0; i < tokens; ++i)
+            for (Index j = 0; j < tokens; ++j) {
+                const double one = p[std::size_t((h * tokens + i) * tokens + j)];
+                transposed[std::size_t((h * tokens + j) * tokens + i)] = one;
+                summed[std::size_t(i * tokens + j)] += one;
+            }
+    const std::vector<std::pair<std::vector<double>, const char*>> cases = {
+        {changed([](double x, std::size_t) { return std::log(x) + 1; }),
+         "negative entries, as logits"},
+        {changed([](double x, std::size_t) { return 100 * x; }), "these are percent"},
+        {changed([](double x, std::size_t i) { return i % 7 == 0 ? 0 : x / 0.9; }), "dropout"},
+        {changed([](double x, std::size_t) { return x / 2; }), "a column was cut off"},
+        {transposed, "it is transposed"},
+        {summed, "as a sum of 2 heads does"}};
+    for (const auto& [values, words] : cases) {
+        write({hidden("hidden_states.0", 0), hidden("hidden_states.1", 1),
+               maps("attentions.0", values)});
+        const Finished found = probe({"--attention", "softmax"});
+        ASSERT_EQ(found.code, 0) << words << found.err;
+        const std::string flat = one_line(found.out);
+        EXPECT_THAT(flat, HasSubstr(words));
+        // It precedes what is said of the tokens.
+        EXPECT_LT(flat.find("is not what a softmax gives"), flat.find("Tokens stay distinct"));
+        for (const char* kind : {"identity-like", "sink-like", "nearly rank one"})
+            EXPECT_THAT(flat, Not(HasSubstr(kind)));
+        EXPECT_TRUE(std::isnan(value("jac_fro", "attn", 0))) << words;
+    }
+    write({hidden("hidden_states.0", 0), hidden("hidden_states.1", 1), maps("attentions.0", p)});
+    ASSERT_EQ(probe({"--attention", "softmax"}).code, 0);
+    EXPECT_GT(value("jac_fro", "attn", 0), 0);
+}
+
+TEST_F(TraceDoubts, TheMaskInTheFileIsObeyedAndMustNotContradictAnother) {
+    std::vector<double> x = state(0), y = state(1), p = softmax();
+    const auto hide = [](std::vector<double> all, Index from, Index columns) {
+        for (std::size_t i = std::size_t(from * columns); i < std::size_t(tokens * columns); ++i)
+            all[i] = std::nan("");
+        return all;
+    };
+    // The last two tokens are padding, whose rows are NaN; the others do not attend to them.
+    for (Index row = 0; row < heads * tokens; ++row) {
+        double sum = 0;
+        for (Index j = 0; j < tokens - 2; ++j) sum += p[std::size_t(row * tokens + j)];
+        for (Index j = 0; j < tokens; ++j)
+            p[std::size_t(row * tokens + j)] =
+                j < tokens - 2 ? p[std::size_t(row * tokens + j)] / sum : 0;
+    }
+    const std::vector<double> mask = {1, 1, 1, 1, 1, 1, 0, 0};
+    write({{"hidden_states.0", {tokens, width}, hide(x, tokens - 2, width)},
+           {"hidden_states.1", {tokens, width}, hide(y, tokens - 2, width)},
+           maps("attentions.0", p),
+           {"attention_mask", {tokens}, mask}});
+    const Finished found = probe();
+    ASSERT_EQ(found.code, 0) << found.err;
+    EXPECT_THAT(one_line(found.out),
+                HasSubstr("attention_mask: tokens that it hides are left out"));
+    const double masked = value("t_sim", "out", 0);
+    x.resize(std::size_t((tokens - 2) * width)), y.resize(x.size());
+    write(
+        {{"hidden_states.0", {tokens - 2, width}, x}, {"hidden_states.1", {tokens - 2, width}, y}});
+    ASSERT_EQ(probe().code, 0);
+    EXPECT_NEAR(value("t_sim", "out", 0), masked, 1e-14);
+
+    write({hidden("hidden_states.0", 0),
+           hidden("hidden_states.1", 1),
+           {"attention_mask", {tokens}, mask}});
+    const std::vector<std::int64_t> same = {1, 1, 1, 1, 1, 1, 0, 0},
+                                    other = {0, 0, 1, 1, 1, 1, 1, 1};
+    write_npy<std::int64_t>(folder / "mask.npy", "<i8", {tokens}, same);
+    EXPECT_EQ(probe({"--mask", "mask.npy"}).code, 0);
+    write_npy<std::int64_t>(folder / "mask.npy", "<i8", {tokens}, other);
+    EXPECT_THAT(refused({"--mask", "mask.npy"}),
+                HasSubstr("hides other tokens than attention_mask in trace.npz"));
+    write({hidden("hidden_states.0", 0),
+           hidden("hidden_states.1", 1),
+           maps("attentions.0", softmax()),
+           {"attention_mask", {tokens}, mask}});
+    EXPECT_THAT(one_line(probe().out), HasSubstr("is on tokens that the mask hides"));
+}
+
+/// A post-norm or pre-norm layer with all its stages.
+std::vector<Array> layer_of(bool post, Index n, Index d) {
+    const auto drawn = [&](int seed) {
+        std::vector<double> x;
+        for (Index i = 0; i < n * d; ++i)
+            x.push_back(std::sin(double(i * i + 31 * seed)) + 0.3 * seed);
+        return x;
+    };
+    const auto sum = [](std::vector<double> a, const std::vector<double>& b) {
+        for (std::size_t i = 0; i < a.size(); ++i) a[i] += b[i];
+        return a;
+    };
+    const auto norm = [&](std::vector<double> x, int seed) {  // with weights of its own
+        for (Index i = 0; i < n; ++i) {
+            double mean = 0, squares = 0;
+            for (Index j = 0; j < d; ++j) mean += x[std::size_t(i * d + j)] / double(d);
+            for (Index j = 0; j < d; ++j)
+                squares += std::pow(x[std::size_t(i * d + j)] - mean, 2) / double(d);
+            for (Index j = 0; j < d; ++j) {
+                double& v = x[std::size_t(i * d + j)];
+                v = (v - mean) / std::sqrt(squares) * (1 + 0.1 * double(j)) + 0.2 * seed;
+            }
+        }
+        return x;
+    };
+    const std::vector<double> in = drawn(1), sa = drawn(2), branch = drawn(3), attn = sum(in, sa);
+    const std::vector<double> norm1 = norm(post ? attn : in, 1),
+                              ffn = sum(post ? norm1 : attn, branch),
+                              norm2 = norm(post ? ffn : attn, 2), out = post ? norm2 : ffn;
+    std::vector<Array> all;
+    for (const auto& [name, x] : {std::pair("hidden_states.0", in),
+                                  {"sa.0", sa},
+                                  {"attn.0", attn},
+                                  {"norm1.0", norm1},
+                                  {"ffn.0", ffn},
+                                  {"norm2.0", norm2},
+                                  {"hidden_states.1", out}})
+        all.push_back({name, {n, d}, x});
+    return all;
+}
+
+TEST_F(TraceDoubts, ThePlacementIsFoundByWhatIsTheNormOfWhat) {
+    for (const bool post : {true, false}) {
+        const std::vector<Array> arrays = layer_of(post, tokens, width);
+        write(arrays);
+        const Finished found = probe();
+        ASSERT_EQ(found.code, 0) << found.err;
+        EXPECT_THAT(found.out, HasSubstr(post ? "placement post" : "placement pre"));
+        EXPECT_EQ(probe({"--placement", post ? "post" : "pre"}).code, 0);
+        EXPECT_THAT(refused({"--placement", post ? "pre" : "post"}),
+                    HasSubstr(post ? "in the order of post" : "in the order of pre"));
+        std::vector<Array> few = {arrays.front(), arrays[1], arrays[2]};
+        write(few);  // nothing tells the order
+        EXPECT_THAT(refused(), HasSubstr("need --placement post, pre or branch"));
+    }
+}
+
+TEST_F(TraceDoubts, AGainThatNobodyKnowsIsNotOne) {
+    write({hidden("hidden_states.0", 0), hidden("hidden_states.1", 1),
+           maps("attentions.0", softmax())});
+    const Finished found = probe();
+    ASSERT_EQ(found.code, 0) << found.err;
+    EXPECT_THAT(one_line(found.out), HasSubstr("a2: not known"));
+    for (const char* estimate : {"est1", "est2", "est_mu"})
+        EXPECT_TRUE(std::isnan(value(estimate, "attn", 0))) << estimate;
+    ASSERT_EQ(probe({"--a2", "1"}).code, 0);
+    EXPECT_GT(value("est2", "attn", 0), 0);
+    // With SA: |Pi2 SA|^2 over the mean of |Pi2 P_k X|^2.
+    std::vector<Array> arrays = layer_of(true, tokens, width);
+    const std::vector<double> p = softmax(), x = arrays[0].values, sa = arrays[1].values;
+    const auto centred = [&](const std::vector<double>& y) {  // |Pi2 Y|^2
+        double sum = 0;
+        for (Index j = 0; j < width; ++j) {
+            double mean = 0;
+            for (Index i = 0; i < tokens; ++i)
+                mean += y[std::size_t(i * width + j)] / double(tokens);
+            for (Index i = 0; i < tokens; ++i)
+                sum +=
+                    (y[std::size_t(i * width + j)] - mean) * (y[std::size_t(i * width + j)] - mean);
+        }
+        return sum;
+    };
+    double mixed = 0;
+    for (Index k = 0; k < heads; ++k) {
+        std::vector<double> y(std::size_t(tokens * width), 0.0);
+        for (Index i = 0; i < tokens; ++i)
+            for (Index t = 0; t < tokens; ++t)
+                for (Index j = 0; j < width; ++j)
+                    y[std::size_t(i * width + j)] += p[std::size_t((k * tokens + i) * tokens + t)] *
+                                                     x[std::size_t(t * width + j)];
+        mixed += centred(y) / double(heads);
+    }
+    const double whole = centred(sa);
+    arrays.push_back(maps("attentions.0", p));
+    write(arrays);
+    ASSERT_EQ(probe().code, 0);
+    const Json run = Json::parse(read_file(folder / "out/run.json"), "run.json");
+    EXPECT_NEAR(run["model"]["a2"].array().at(0).number(), whole / mixed, 1e-12 * whole / mixed);
+}
+
+}  // namespace
+}  // namespace tsdiag::test
