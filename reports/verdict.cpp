@@ -332,15 +332,15 @@ void ModelVerdict::below_rounding_numbers() {
         type = rest.substr(0, rest.find_first_of(",;"));
     }
     if (count == 0) return;
-    const Json &kind = run_["model"]["kind"], &dtype = run_["dtype"];
+    const Json& kind = run_["model"]["kind"];
     const bool trace = kind.is_string() && kind.string() == "trace";
-    const bool single = dtype.is_string() && dtype.string() == "float32";
     say(Level::warning,
         fmt::format("From layer {} on, {} {} below the rounding of {} and left out{}.", first,
                     count, count == 1 ? "number is" : "numbers are", type,
-                    trace    ? "; arrays of a finer type have them"
-                    : single ? "; --dtype f64 has them"
-                             : ""));
+                    type == "float64"   ? ""
+                    : trace             ? "; arrays of a finer type have them"
+                    : type == "float32" ? "; --dtype f64 has them"
+                                        : "; products without --fast have them"));
 }
 
 void ModelVerdict::undefined_numbers() {

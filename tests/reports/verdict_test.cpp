@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "sample.hpp"
+#include "tsdiag/metric.hpp"
 #include "tsdiag/report.hpp"
 
 namespace tsdiag {
@@ -65,6 +66,27 @@ TEST(VerdictTest, SaysOfWhichMatrixTheNumbersOfHeadsAre) {
     t.scalar(at, "lambda2_abs", found);
     EXPECT_THAT(saying(verdict(t, {}), "over tokens").text,
                 testing::StartsWith("P is over 32 channels of each head and not over tokens"));
+}
+
+TEST(VerdictTest, SaysFromWhichLayerOnAFinerTypeIsNeeded) {
+    const auto said = [](const std::string& type, const char* run) {
+        Table t("m");
+        for (const Index layer : {3, 2, 4})
+            t.scalar({.layer = layer, .stage = "out"}, "t_div",
+                     undefined(std::string(below_rounding) + type));
+        t.scalar({.layer = 1, .stage = "out"}, "t_div", 0.5);
+        Value zero(0);
+        zero.note = std::string(below_rounding) + type;
+        t.scalar({.layer = 0, .stage = "out"}, "t_sim", zero);  // a number all the same
+        return saying(verdict(t, Json::parse(run, "t")), "left out").text;
+    };
+    EXPECT_EQ(said("float32", "{}"),
+              "From layer 2 on, 3 numbers are below the rounding of float32 "
+              "and left out; --dtype f64 has them.");
+    EXPECT_THAT(said("float64", "{}"), EndsWith("of float64 and left out."));
+    EXPECT_THAT(said("8 bits", "{}"), EndsWith("; products without --fast have them."));
+    EXPECT_THAT(said("8 bits", R"({"model": {"kind": "trace"}})"),
+                EndsWith("; arrays of a finer type have them."));
 }
 
 Finding headline(const Table& table, const char* run = "{}") {
