@@ -46,37 +46,43 @@ std::vector<double> symmetric_eigenvalues(std::span<const double> a, Index n);
 std::vector<double> singular_values(std::span<const double> a, Index m, Index n);
 
 /// The `rank`-th largest eigenvalue modulus (1: the spectral radius) of a row-major n x n matrix,
-/// by `eigenvalues`.  Method "dense".  `converged`: the relative error is at most `accuracy`, by
-/// its condition number 1/|y^H x| times the rounding error of the factorisation (first order), and
-/// no less certain eigenvalue may exceed it.  Otherwise low and high are Elsner's bound for that
-/// rounding error.
+/// by `eigenvalues`.  Method "dense".  `converged`: the relative error is proven to be at most
+/// `accuracy`, for every matrix within `error` of A in the 2-norm; otherwise low and high hold the
+/// modulus of all of these.  Both are proven against exact arithmetic: the leading eigenvalues are
+/// separated from the others by an orthogonal similarity, a Stein inequality bounds the others, and
+/// the theorems of Bauer and Fike and of Elsner those (src/core/linalg/inclusion.hpp).  Cost: as
+/// `eigenvalues`, and about 60 n^3 in matrix products.
 Estimate dense_eigenvalue(std::span<const double> a, Index n, Index rank = 1,
-                          double accuracy = usual_accuracy);
+                          double accuracy = usual_accuracy, double error = 0);
 
 /// The same of a matrix on any backend, (1, n, n) in float64, by its dense solver; only numbers
-/// leave a device.  The radius of an eigenvalue is its condition number times the sum of rounding
-/// error and residual, for a library may balance the matrix first, and its backward error is then
-/// not relative to |A|.  None where the solver did not converge.  Throws `OutOfMemory`.
+/// leave a device.  `converged` is of first order, no proof: the condition number 1/|y^H x| times
+/// the sum of rounding error and residual (a library may balance the matrix first, and its backward
+/// error is then not relative to |A|), of the leading ones and the next.  Otherwise low and high
+/// are Elsner's bound for that error.  None where the solver did not converge.  Throws
+/// `OutOfMemory`.
 std::optional<Estimate> dense_eigenvalue(const Tensor& a, Index rank = 1,
                                          double accuracy = usual_accuracy);
-/// |A|_2 of a matrix (1, m, n) in float64 on any backend: the root of the largest eigenvalue of A^T
-/// A.  Method "dense".  `converged`: n 2^-52 |A|_F^2, a bound for the rounding errors of product
-/// and solver, changes the value by at most `accuracy`; else low and high are what it allows.
-std::optional<Estimate> dense_norm(const Tensor& a, double accuracy = usual_accuracy);
+/// |A|_2 of a matrix (1, m, n) in float64 on any backend, and of all within `error` of it in the
+/// 2-norm: the root of the largest eigenvalue of A^T A.  Method "dense".  `converged`: (m + 4 n)
+/// 2^-52 |A|_F^2, a bound for the rounding errors of product and solver, and `error` change the
+/// value by at most `accuracy` (Weyl's theorem); else low and high are what they allow.
+std::optional<Estimate> dense_norm(const Tensor& a, double accuracy = usual_accuracy,
+                                   double error = 0);
 
 /// The `rank`-th largest eigenvalue modulus of a square map (1: the spectral radius): Arnoldi
 /// without restart, two Gram-Schmidt passes, until the residuals of the leading Ritz pairs are
 /// below `tolerance` times the modulus, and, weighted with the condition numbers, neither their
-/// error exceeds `accuracy` nor can the next Ritz value exceed it; at two checks in a row.
-/// Strongly non-normal maps fail the test (triangular P: use its diagonal). Never silently wrong:
-/// `converged` is false where the test was not passed after `max_products`.
+/// error exceeds `accuracy` nor can the next Ritz value exceed it; at two checks in a row.  A test
+/// of first order, no proof.  Strongly non-normal maps fail it (triangular P: use its diagonal).
+/// Where it was not passed after `max_products`, `converged` is false and `low` is 0.
 Estimate spectral_radius(const LinearMap& a, double tolerance = 1e-8, Index max_products = 384,
                          Index rank = 1, double accuracy = usual_accuracy);
 
 /// The largest singular value: Golub-Kahan-Lanczos in the form of Lanczos on A^T A, with full
-/// reorthogonalisation, until the error of the value, min(r, r^2 / gap) / (2 value^2) with r the
-/// residual of A^T A, is below `tolerance`. An unconverged value is a lower bound.  `residual` is r
-/// / value.
+/// reorthogonalisation, until r / (2 value^2), r the residual of A^T A, is below `tolerance`: then a
+/// singular value is as near as that.  That none is greater is tested by the iteration, not proven.
+/// `low` of an unconverged value is a lower bound.  `residual` is r / value.
 Estimate largest_singular_value(const LinearMap& a, double tolerance = 1e-8,
                                 Index max_products = 384);
 

@@ -1,6 +1,7 @@
 #include "stored.hpp"
 
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "tsdiag/error.hpp"
@@ -83,6 +84,13 @@ double centred_frobenius(const View& a, std::span<const double> column_sums) {
                                                                column_sums, a.shape.rows, sum[0]);
                                    })
                          .front());
+}
+
+double norm_bound(double squares, double means, Index rows, Index cols) {
+    constexpr double ulp = std::numeric_limits<double>::epsilon();
+    // Of the sum, and of the means that were subtracted.
+    return std::sqrt(squares) * (1 + double(rows) * double(cols) * ulp) +
+           double(rows + 4) * ulp * std::sqrt(squares + means);
 }
 
 void centred_normal(const View& a, std::span<const double> column_sums, std::span<const double> x,

@@ -66,6 +66,10 @@ View row_range(const View& a, Index first, Index count);
 /// where columns beyond those of `rows` are 0.
 std::vector<double> column_sums(const View& a);
 double centred_frobenius(const View& a, std::span<const double> column_sums);
+/// An upper bound of |A|_2: the root of the sum `squares` of its squared entries, and what rounding
+/// may have taken from it, A (rows, cols) being P less its column means, whose squares sum to
+/// `means`.
+double norm_bound(double squares, double means, Index rows, Index cols);
 /// y = (Pi2 A)^T (Pi2 A) x: the mean of A x is known beforehand up to rounding, and what rounding
 /// leaves of it is subtracted afterwards.
 /// Where `also` is given, image = A also in the same pass.

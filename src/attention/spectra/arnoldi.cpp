@@ -100,22 +100,25 @@ class ByBlocks {
         return map;
     }
     std::vector<Estimate> bounded_second(std::vector<Estimate> found) const {
-        for (std::size_t k = 0; k < found.size(); ++k) {
-            if (found[k].converged) continue;
-            if (problem_.kept)  // as `by_arnoldi`
-                found[k].high = second_bound(stored::Heads(p_.matrix().batch_range(Index(k), 1))[0],
-                                             which_.deflated);
-            else if (which_.deflated)
-                found[k].high = 1;
+        if (!problem_.kept && which_.deflated) {  // without a pass over P
+            for (Estimate& e : found)
+                if (!e.converged) e.high = 1;
+            return found;
         }
+        bound(found, which_.deflated);
+        for (Estimate& e : found)
+            if (!e.converged && which_.deflated) e.high = std::min(1.0, *e.high);
         return found;
     }
     std::vector<Estimate> bounded_norm(std::vector<Estimate> found) const {
-        if (std::ranges::all_of(found, &Estimate::converged)) return found;
-        const std::vector<double> bounds = rows_.centred_frobenius();
+        bound(found, true);
+        return found;
+    }
+    void bound(std::vector<Estimate>& found, bool centred) const {
+        if (std::ranges::all_of(found, &Estimate::converged)) return;
+        const std::vector<double> bounds = rows_.norm_bounds(centred);
         for (std::size_t k = 0; k < found.size(); ++k)
             if (!found[k].converged) found[k].high = bounds[k];
-        return found;
     }
 
     const Problem& problem_;
@@ -154,7 +157,7 @@ bool applies(const Problem& problem) {
     if (!problem.allows("arnoldi")) return false;
     if (problem.asked == "arnoldi") return true;
     if (!problem.kept) return !factors::wanted(problem.known);  // else factors are final
-    return problem.for_norm() || problem.p.tokens() > dense_below;
+    return (problem.for_norm() ? problem.p.columns() : problem.p.tokens()) > dense_below;
 }
 
 /// Whether delta of these heads is to be found by Lanczos, too.
@@ -243,11 +246,13 @@ Found find(const Problem& problem, std::span<const Index> heads) {
 extern const Route arnoldi = {
     .about = {.name = "arnoldi",
               .applies = "any P, also one that is recomputed for every product; Lanczos for delta",
-              .certifies = "the residuals of the leading Ritz pairs, weighted with their condition "
-                           "numbers, at two consecutive checks; for delta its residual and gap",
+              .certifies = "a test, no proof: the residuals of the leading Ritz pairs, weighted with "
+                           "their condition numbers, at two consecutive checks; for delta the "
+                           "residual (Weyl) of the largest value that was met",
               .cost = "m n^2, m a few hundred",
               .on_request = true},
     .applies = applies,
-    .find = find};
+    .find = find,
+    .tests = true};
 
 }  // namespace tsdiag::spectra

@@ -3,43 +3,92 @@
 #include <limits>
 
 #include "classes.hpp"
+#include "one_matrix.hpp"
 #include "stored.hpp"
 #include "tsdiag/attention.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/linalg.hpp"
+#include "tsdiag/statistics.hpp"
 
 namespace tsdiag {
 namespace {
 
 constexpr Index lanczos_products = 640;
 
+/// mantissa 2^exponent, mantissa in [1/2, 1) or 0: no entry of pi is too small.
+template <class Real>
+struct Scaled {
+    Real mantissa = 0;
+    int exponent = 0;
+
+    Scaled() = default;
+    explicit Scaled(Real value) { mantissa = std::frexp(value, &exponent); }
+    friend Scaled operator*(Scaled a, Real b) {
+        Scaled out(a.mantissa * Scaled(b).mantissa);
+        out.exponent += a.exponent + Scaled(b).exponent;
+        return out;
+    }
+    friend Scaled operator/(Scaled a, Real b) {
+        Scaled out(a.mantissa / Scaled(b).mantissa);
+        out.exponent += a.exponent - Scaled(b).exponent;
+        return out;
+    }
+};
+
+template <class Real>
+Real sum(std::span<const Real> x) {
+    if (x.size() <= 2) return x.empty() ? 0 : x.size() == 1 ? x[0] : x[0] + x[1];
+    return sum(x.first(x.size() / 2)) + sum(x.subspan(x.size() / 2));
+}
+
+template <class Real>
+Scaled<Real> sum(std::span<const Scaled<Real>> x) {
+    int top = std::numeric_limits<int>::min();
+    for (const Scaled<Real>& e : x)
+        if (e.mantissa > 0) top = std::max(top, e.exponent);
+    std::vector<Real> near;
+    for (const Scaled<Real>& e : x)
+        near.push_back(e.mantissa > 0 ? std::ldexp(e.mantissa, std::max(-20000, e.exponent - top))
+                                      : 0);
+    Scaled<Real> out(sum(std::span<const Real>(near)));
+    if (out.mantissa > 0) out.exponent += top;
+    return out;
+}
+
 /// Grassmann-Taksar-Heyman: elimination from the last token without subtractions, so every entry of
-/// pi is accurate to rounding, whatever its size.  Cost 2 n^3 / 3.
-std::vector<double> eliminate(const View& p) {
-    const Index n = p.shape.rows;
-    std::vector<double> a(std::size_t(n * n));
-    for (Index i = 0; i < n; ++i)
-        for (Index j = 0; j < n; ++j)
-            a[std::size_t(i * n + j)] =
-                p.type == Type::f32 ? double(p.row<float>(0, i)[j]) : p.row<double>(0, i)[j];
-    for (Index k = n - 1; k > 0; --k) {
-        const double* last = a.data() + k * n;
-        double leaving = 0;
-        for (Index j = 0; j < k; ++j) leaving += last[j];
-        for (Index i = 0; i < k; ++i) {
-            double* row = a.data() + i * n;
-            const double through = row[k] /= leaving;
-            for (Index j = 0; j < k; ++j) row[j] += through * last[j];
+/// pi, which is not normalised, is accurate to rounding, whatever its size.  Empty where products
+/// of entries leave the range of Real.  Cost 2 n^3 / 3.
+template <class Real>
+std::vector<Scaled<Real>> eliminate(const View& p) {
+    const auto n = std::size_t(p.shape.rows);
+    std::vector<Real> a(n * n), leaving(n, 1), share(n);
+    for (std::size_t i = 0; i < n; ++i)
+        for (std::size_t j = 0; j < n; ++j)
+            a[i * n + j] = Real(p.type == Type::f32 ? double(p.row<float>(0, Index(i))[j])
+                                                    : p.row<double>(0, Index(i))[j]);
+    for (std::size_t k = n - 1; k > 0; --k) {
+        const Real* last = a.data() + k * n;
+        leaving[k] = sum(std::span<const Real>(last, k));
+        if (!(leaving[k] >= std::numeric_limits<Real>::min())) return {};
+        for (std::size_t j = 0; j < k; ++j) share[j] = last[j] / leaving[k];
+        for (std::size_t i = 0; i < k; ++i) {
+            Real* row = a.data() + i * n;
+            const Real through = row[k];
+            for (std::size_t j = 0; j < k; ++j) row[j] += through * share[j];
         }
     }
-    std::vector<double> pi(std::size_t(n), 0.0);
-    pi[0] = 1;
-    double total = 1;
-    for (Index k = 1; k < n; ++k) {
-        for (Index i = 0; i < k; ++i)
-            pi[std::size_t(k)] += pi[std::size_t(i)] * a[std::size_t(i * n + k)];
-        total += pi[std::size_t(k)];
+    std::vector<Scaled<Real>> pi = {Scaled<Real>(1)}, terms;
+    for (std::size_t k = 1; k < n; ++k) {
+        terms.clear();
+        for (std::size_t i = 0; i < k; ++i) terms.push_back(pi[i] * a[i * n + k] / leaving[k]);
+        pi.push_back(sum(std::span<const Scaled<Real>>(terms)));
+        if (pi.back().mantissa == 0) return {};
     }
-    for (double& e : pi) e /= total;
+    const Scaled<Real> total = sum(std::span<const Scaled<Real>>(pi));
+    for (Scaled<Real>& e : pi) {
+        e = e / total.mantissa;
+        e.exponent -= total.exponent;
+    }
     return pi;
 }
 
@@ -78,29 +127,73 @@ std::string obstacle(const View& p) {
     return found.size() > 1 ? "pi is not positive" : "";
 }
 
+/// B = D^1/2 (P - 1 pi^T) D^-1/2, D = diag(pi), row-major, from pi in any range: entries
+/// sqrt(pi_i / pi_j) P_ij - sqrt(pi_i pi_j), the first of which is at most 1 for a stochastic P.
+template <class Real>
+std::vector<double> weighted(const View& p, const std::vector<Scaled<Real>>& pi) {
+    const std::size_t n = pi.size();
+    std::vector<double> out(n * n);
+    const auto root = [](Real square, int exponent) {  // sqrt(square 2^exponent)
+        const int odd = exponent & 1;
+        return std::pair(std::sqrt(odd ? 2 * square : square), (exponent - odd) / 2);
+    };
+    for (std::size_t i = 0; i < n; ++i)
+        for (std::size_t j = 0; j < n; ++j) {
+            const Scaled<Real>&a = pi[i], &b = pi[j];
+            const auto [ratio, by] = root(a.mantissa / b.mantissa, a.exponent - b.exponent);
+            const auto [mean, small] = root(a.mantissa * b.mantissa, a.exponent + b.exponent);
+            const double entry = one_matrix::entry(p, Index(i), Index(j));
+            out[i * n + j] =
+                double(std::ldexp(ratio * Real(entry), by) - std::ldexp(mean, small));
+        }
+    return out;
+}
+
+Estimate iterated(std::vector<double> b, Index n, double accuracy) {
+    const View view{b.data(), {1, n, n}, n * n, n, Type::f64};
+    const LinearMap map{
+        .rows = n,
+        .cols = n,
+        .apply = [&](std::span<const double> x, std::span<double> y) { multiply(view, x, y); },
+        .transpose =
+            [&](std::span<const double> x, std::span<double> y) {
+                std::ranges::fill(y, 0.0);
+                add_transposed(view, 1, x, y);
+            }};
+    return largest_singular_value(map, accuracy, lanczos_products);
+}
+
 Contraction contraction(const View& p, double accuracy) {
     Contraction out;
     out.why_not = obstacle(p);
     if (!out.why_not.empty()) return out;
-    const std::vector<double> pi = stationary_vector(p);
-    std::vector<double> root, x(pi.size());
-    for (double e : pi) root.push_back(std::sqrt(e));
-    if (*std::ranges::min_element(pi) < std::numeric_limits<double>::min()) {
-        out.why_not = "pi is not positive in double precision";
-        return out;
+    const Index n = p.shape.rows;
+    if (one_matrix::rows_are_equal(p)) return {one_matrix::exact(0, "dense"), {}};
+    constexpr const char* beyond = "products of entries of P leave the range of numbers";
+    if (n <= one_matrix::dense_below) {
+        const std::vector<Scaled<Wide>> pi = eliminate<Wide>(p);
+        if (pi.empty()) return {{}, beyond};
+        const std::vector<double> b = weighted(p, pi);
+        // pi is that of a P whose entries differ by n (log2 n + 4) roundings, to which its entries
+        // react with 2 n times as many (O'Cinneide, "Entrywise perturbation theory and error
+        // analysis for Markov chains", Numer. Math. 65, 1993), in terms of norm sqrt(n) + 1.
+        const auto size = double(n);
+        constexpr double wide = double(std::numeric_limits<Wide>::epsilon());
+        const double relative = 2 * size * size * (std::log2(size) + 4) * wide;
+        double squares = 0;
+        for (const double e : b) squares += e * e;
+        const double error = std::numeric_limits<double>::epsilon() * std::sqrt(squares) +
+                             relative * (std::sqrt(size) + 1);
+        out.estimate = one_matrix::norm_of(b, n, n, accuracy / 100, error);
+    } else {
+        std::vector<Scaled<double>> pi;
+        for (const double e : iterate(p)) pi.emplace_back(e);
+        if (pi.empty()) pi = eliminate<double>(p);
+        if (pi.empty()) return {{}, beyond};
+        out.estimate = iterated(weighted(p, pi), n, accuracy / 100);
+        // A contraction, but for what rounding took from the sums of rows of P.
+        if (!out.estimate->converged) out.estimate->high = 1 + 1e-6;
     }
-    // B = D^1/2 (P - 1 pi^T) D^-1/2, so B^T B = D^-1/2 P^T (D - pi pi^T) P D^-1/2.
-    std::vector<double> column(pi.size(), 0.0);
-    add_transposed(p, 1, pi, column);
-    LinearMap map;
-    map.rows = map.cols = p.shape.rows;
-    map.normal = [&](std::span<const double> from, std::span<double> to) {
-        for (std::size_t i = 0; i < x.size(); ++i) x[i] = from[i] / root[i];
-        normal_product(p, pi, column, x, to);
-        for (std::size_t i = 0; i < x.size(); ++i) to[i] /= root[i];
-    };
-    out.estimate = largest_singular_value(map, accuracy / 100, lanczos_products);
-    if (!out.estimate->converged) out.estimate->high = 1;
     return out;
 }
 
@@ -109,7 +202,10 @@ Contraction contraction(const View& p, double accuracy) {
 std::vector<double> stationary_vector(const View& p) {
     check(p.shape.rows == p.shape.cols && p.shape.rows > 0, "a stationary vector of a square P");
     std::vector<double> pi = iterate(p);
-    return pi.empty() ? eliminate(p) : pi;
+    if (pi.empty())
+        for (const Scaled<double>& e : eliminate<double>(p))
+            pi.push_back(std::ldexp(e.mantissa, e.exponent));
+    return pi;
 }
 
 std::vector<Contraction> stationary_norm(const AttentionOperator& p, double memory,

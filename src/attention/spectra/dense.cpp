@@ -9,13 +9,14 @@ namespace {
 bool applies(const Problem& problem) {
     if (!problem.kept) return false;
     if (problem.asked == "dense") return true;
-    const bool usual = problem.on_device() || !problem.for_norm();
+    const bool usual = problem.on_device() || !problem.for_norm() ||
+                       problem.p.columns() <= one_matrix::dense_below;
     return problem.asked == "auto" && usual && problem.p.tokens() <= one_matrix::dense_limit;
 }
 
 Estimate by_host(const Problem& problem, const View& p) {
     return problem.for_norm()
-               ? one_matrix::dense_norm(p)
+               ? one_matrix::dense_norm(p, problem.accuracy)
                : one_matrix::by_dense(p, one_matrix::second_of(problem.known), problem.accuracy);
 }
 
@@ -60,12 +61,13 @@ Found find(const Problem& problem, std::span<const Index> heads) {
 
 extern const Route dense = {
     .about = {.name = "dense",
-              .applies = "P of at most 128 tokens, or at most 2048 if Arnoldi does not certify; "
-                         "for delta on a device, elsewhere on request",
-              .certifies = "the condition number of the eigenvalue times the rounding of the QR "
-                           "algorithm; on a device (cuSOLVER) also times its residual, and for "
-                           "delta the rounding of the Gram matrix",
-              .cost = "10 n^3",
+              .applies = "P of at most 128 tokens, lambda_2 also of at most 2048 if Arnoldi does "
+                         "not certify; delta on a device; elsewhere on request",
+              .certifies = "proof: a Stein inequality for all eigenvalues but the leading ones, the "
+                           "theorems of Bauer-Fike or Elsner for these; for delta Weyl's; "
+                           "lambda_2 on a device (cuSOLVER) to first order: its condition number "
+                           "times rounding and residual",
+              .cost = "70 n^3; delta 3 n^3",
               .on_request = true},
     .applies = applies,
     .find = find};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <utility>
 
 #include "centred.hpp"
@@ -55,7 +56,8 @@ class Products {
         return subtract(y, tsdiag::multiply(column_, scale(left, 1 / n)));
     }
 
-    std::vector<double> centred_frobenius() {
+    /// Of each head an upper bound of |Pi2 P|_2, or of |P|_2: the Frobenius norm.
+    std::vector<double> norm_bounds(bool centred) {
         sum_columns();
         std::vector<double> squares(std::size_t(p_.heads()), 0.0);
         each_block([&](const RowBlock& rows, const Tensor& p) {
@@ -65,8 +67,14 @@ class Products {
         });
         const std::vector<double> column =
             column_sum(map(Unary::square, column_)).to_host<double>();
-        for (std::size_t k = 0; k < squares.size(); ++k)
-            squares[k] = std::sqrt(std::max(0.0, squares[k] - column[k] / double(p_.tokens())));
+        const auto n = double(p_.tokens());
+        constexpr double ulp = std::numeric_limits<double>::epsilon();
+        for (std::size_t k = 0; k < squares.size(); ++k) {
+            const double means = centred ? column[k] / n : 0;
+            // The difference may cancel.
+            const double left = std::max(0.0, squares[k] - means) + 8 * n * ulp * squares[k];
+            squares[k] = stored::norm_bound(left, means, p_.tokens(), p_.columns());
+        }
         return squares;
     }
 
@@ -149,8 +157,11 @@ std::vector<Estimate> second_eigenvalue(const AttentionOperator& p, double memor
         with_vectors(products.affordable(arnoldi_products), [&](Index most) {
             return spectral_radii(map, residual_for(accuracy), most, stochastic ? 1 : 2, accuracy);
         });
-    for (Estimate& e : out)
-        if (!e.converged && stochastic) e.high = 1;
+    if (std::ranges::all_of(out, &Estimate::converged)) return out;
+    const std::vector<double> bounds = stochastic ? std::vector<double>(out.size(), 1.0)
+                                                  : products.norm_bounds(false);
+    for (std::size_t k = 0; k < out.size(); ++k)
+        if (!out[k].converged) out[k].high = bounds[k];
     return out;
 }
 
@@ -164,7 +175,7 @@ std::vector<Estimate> centred_norm(const AttentionOperator& p, double memory, do
         products.affordable(lanczos_products),
         [&](Index most) { return largest_singular_values(map, residual_for(accuracy), most); });
     if (std::ranges::all_of(out, &Estimate::converged)) return out;
-    const std::vector<double> bounds = products.centred_frobenius();
+    const std::vector<double> bounds = products.norm_bounds(true);
     for (std::size_t k = 0; k < out.size(); ++k)
         if (!out[k].converged) out[k].high = bounds[k];
     return out;

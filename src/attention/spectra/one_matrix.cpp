@@ -7,6 +7,8 @@
 
 #include "classes.hpp"
 #include "stored.hpp"
+#include "tsdiag/ops.hpp"
+#include "tsdiag/statistics.hpp"
 
 namespace tsdiag::one_matrix {
 
@@ -22,10 +24,24 @@ double entry(const View& p, Index i, Index j) {
     return p.type == Type::f32 ? double(p.row<float>(0, i)[j]) : p.row<double>(0, i)[j];
 }
 
+bool rows_are_equal(const View& p) {
+    for (Index i = 1; i < p.shape.rows; ++i)
+        for (Index j = 0; j < p.shape.cols; ++j)
+            if (entry(p, i, j) != entry(p, 0, j)) return false;
+    return true;
+}
+
+double norm_bound(const View& p, std::span<const double> column) {
+    const double norm = stored::centred_frobenius(p, column);
+    double means = 0;
+    for (const double e : column) means += e * e / double(p.shape.rows);
+    return stored::norm_bound(norm * norm, means, p.shape.rows, p.shape.cols);
+}
+
 double second_bound(const View& p, bool deflated) {
-    if (deflated) return std::min(1.0, stored::centred_frobenius(p, stored::column_sums(p)));
-    const std::vector<double> zero(std::size_t(p.shape.cols), 0.0);
-    return stored::centred_frobenius(p, zero);
+    const auto n = std::size_t(p.shape.cols);
+    if (!deflated) return norm_bound(p, std::vector<double>(n, 0.0));
+    return std::min(1.0, norm_bound(p, stored::column_sums(p)));
 }
 
 namespace {
@@ -46,32 +62,56 @@ LinearMap square_map(const View& p, bool deflated) {
     return {.rows = n, .cols = n, .apply = apply, .transpose = {}};
 }
 
-std::vector<double> elements(const View& p) {
+/// Entries that may differ from the exact ones by `error`, in the 2-norm.
+struct Entries {
     std::vector<double> a;
-    a.reserve(std::size_t(p.shape.rows * p.shape.cols));
+    double error = 0;
+};
+
+Entries elements(const View& p) {
+    Entries out;
+    out.a.reserve(std::size_t(p.shape.rows * p.shape.cols));
     for (Index i = 0; i < p.shape.rows; ++i)
-        for (Index j = 0; j < p.shape.cols; ++j) a.push_back(entry(p, i, j));
-    return a;
+        for (Index j = 0; j < p.shape.cols; ++j) out.a.push_back(entry(p, i, j));
+    return out;
 }
 
-/// Pi2 A, A row-major with `cols` columns.
-void centre_columns(std::vector<double>& a, std::size_t cols) {
-    std::vector<double> column(a.size() / cols);
-    for (std::size_t j = 0; j < cols; ++j) {
-        for (std::size_t i = 0; i < column.size(); ++i) column[i] = a[i * cols + j];
-        centre(column);
-        for (std::size_t i = 0; i < column.size(); ++i) a[i * cols + j] = column[i];
-    }
+/// Pi2 P, or Pi2 P Pi2, with means in extended precision: what cancels is then not rounding.  Exact
+/// where all rows are equal.
+Entries centred(const View& p, bool rows_too) {
+    const auto m = std::size_t(p.shape.rows), n = std::size_t(p.shape.cols);
+    if (rows_are_equal(p)) return {std::vector<double>(m * n, 0.0)};
+    Entries out = elements(p);
+    std::vector<Wide> row(m, 0), column(n, 0);
+    Wide size = 0;
+    for (std::size_t i = 0; i < m; ++i)
+        for (std::size_t j = 0; j < n; ++j) {
+            const double e = out.a[i * n + j];
+            row[i] += e;
+            column[j] += e;
+            size += Wide(e) * e;
+        }
+    Wide all = 0;
+    for (Wide& e : column) all += e, e /= Wide(m);
+    for (Wide& e : row) e = rows_too ? e / Wide(n) : 0;
+    all = rows_too ? all / Wide(m * n) : 0;
+    Wide left = 0;
+    for (std::size_t i = 0; i < m; ++i)
+        for (std::size_t j = 0; j < n; ++j) {
+            double& e = out.a[i * n + j];
+            e = double((Wide(e) - column[j]) - (row[i] - all));
+            left += Wide(e) * e;
+        }
+    // Each sum has at most m n terms in rows of at most max(m, n); the result is rounded once.
+    constexpr double wide = double(std::numeric_limits<Wide>::epsilon());
+    constexpr double narrow = std::numeric_limits<double>::epsilon();
+    out.error = narrow * double(std::sqrt(left)) +
+                2 * wide * double(m + n + 8) * double(std::sqrt(size));
+    return out;
 }
 
-/// P, or Pi2 P Pi2.
-std::vector<double> square_matrix(const View& p, bool deflated) {
-    const std::size_t n = std::size_t(p.shape.rows);
-    std::vector<double> a = elements(p);
-    if (!deflated) return a;
-    for (std::size_t i = 0; i < n; ++i) centre(Result(a).subspan(i * n, n));
-    centre_columns(a, n);
-    return a;
+Entries square_matrix(const View& p, bool deflated) {
+    return deflated ? centred(p, true) : elements(p);
 }
 
 /// An unconverged value gets an upper bound.
@@ -79,7 +119,7 @@ void bound_second(Estimate& found, const View& p, const Which& which) {
     if (!found.converged) found.high = second_bound(p, which.deflated);
 }
 void bound_norm(Estimate& found, const View& p, std::span<const double> column) {
-    if (!found.converged) found.high = stored::centred_frobenius(p, column);
+    if (!found.converged) found.high = norm_bound(p, column);
 }
 
 /// By the requested solver, else by the first that certifies the value.
@@ -175,9 +215,9 @@ Estimate by_arnoldi(const View& p, const Which& which, double accuracy) {
 }
 
 Estimate by_dense(const View& p, const Which& which, double accuracy) {
-    Estimate found =
-        dense_eigenvalue(square_matrix(p, which.deflated), p.shape.rows, which.rank, accuracy);
-    if (!found.converged) found.high = second_bound(p, which.deflated);
+    const Entries e = square_matrix(p, which.deflated);
+    Estimate found = dense_eigenvalue(e.a, p.shape.rows, which.rank, accuracy, e.error);
+    if (!found.converged) found.high = std::min(*found.high, second_bound(p, which.deflated));
     return found;
 }
 
@@ -247,16 +287,36 @@ SecondAndNorm second_and_norm(const View& p, const Which& which, double accuracy
     return {found.radii.front(), found.norms.front()};
 }
 
-Estimate dense_norm(const View& p) {
-    std::vector<double> a = elements(p);
-    centre_columns(a, std::size_t(p.shape.cols));
-    return exact(singular_values(a, p.shape.rows, p.shape.cols).front(), "dense");
+Estimate norm_of(std::span<const double> a, Index rows, Index cols, double accuracy, double error) {
+    double top = 0;
+    for (const double e : a) top = std::max(top, std::abs(e));
+    if (top == 0) return exact(0, "dense");
+    const int exponent = exponent_of(top);
+    // The smaller Gram matrix is formed.
+    const bool wide = cols > rows;
+    std::vector<double> scaled;
+    for (Index i = 0; i < (wide ? cols : rows); ++i)
+        for (Index j = 0; j < (wide ? rows : cols); ++j)
+            scaled.push_back(std::ldexp(a[std::size_t(wide ? j * cols + i : i * cols + j)], -exponent));
+    const Shape shape{1, wide ? cols : rows, wide ? rows : cols};
+    Estimate found = *tsdiag::dense_norm(
+        Tensor::from_host(cpu(), shape, std::span<const double>(scaled), Type::f64), accuracy,
+        std::ldexp(error, -exponent));
+    found.value = std::ldexp(found.value, exponent);
+    for (std::optional<double>* side : {&found.low, &found.high})
+        if (*side) *side = std::ldexp(**side, exponent);
+    return found;
+}
+
+Estimate dense_norm(const View& p, double accuracy) {
+    const Entries e = centred(p, false);
+    return norm_of(e.a, p.shape.rows, p.shape.cols, accuracy / 10, e.error);
 }
 
 Estimate library_norm(const View& p) {
     const std::vector<double> column = stored::column_sums(p);
     Estimate found = restarted_singular_value(centred_map(p, column));
-    if (!found.converged) found.low = 0, found.high = stored::centred_frobenius(p, column);
+    if (!found.converged) found.low = 0, found.high = norm_bound(p, column);
     return found;
 }
 

@@ -38,6 +38,7 @@ struct Route {
     bool (*applies)(const Problem& problem);
     /// For these heads.  Converged values are final, all others go to later routes.
     Found (*find)(const Problem& problem, std::span<const Index> heads);
+    bool tests = false;  ///< a value is called converged by a test, not by a proof
 };
 
 /// The results of these heads out of those of all.

@@ -40,6 +40,27 @@ std::span<const Route* const> routes() {
     return all;
 }
 
+/// Values of a small P that passed a test, by a proof: certain only where that agrees.
+void confirm(const Problem& problem, std::span<const Index> heads, Found& found) {
+    if (problem.on_device() || !problem.kept || problem.p.columns() > one_matrix::dense_below)
+        return;
+    const stored::Heads all(problem.p.matrix());
+    for (std::size_t i = 0; i < heads.size(); ++i) {
+        if (!found[i]) continue;
+        Estimate& e = *found[i];
+        const View p = all[heads[i]];
+        const Estimate proven =
+            problem.for_norm()
+                ? one_matrix::dense_norm(p, problem.accuracy)
+                : one_matrix::by_dense(p, one_matrix::second_of(problem.known), problem.accuracy);
+        const double allowed = problem.accuracy * proven.value;
+        e.converged = e.converged && proven.converged && std::abs(e.value - proven.value) <= allowed;
+        if (e.converged) continue;
+        e.low = proven.low.value_or(proven.value - allowed);
+        e.high = proven.high.value_or(proven.value + allowed);
+    }
+}
+
 std::vector<Estimate> try_all(const Problem& problem) {
     std::vector<Index> open(std::size_t(problem.p.heads()));
     std::iota(open.begin(), open.end(), 0);
@@ -47,7 +68,8 @@ std::vector<Estimate> try_all(const Problem& problem) {
     for (const Route* route : routes()) {
         if (open.empty()) break;
         if (!route->applies(problem)) continue;
-        const Found some = route->find(problem, open);
+        Found some = route->find(problem, open);
+        if (route->tests) confirm(problem, open, some);
         for (std::size_t i = 0; i < open.size(); ++i)
             if (some[i]) found[std::size_t(open[i])] = some[i];
         std::erase_if(open, [&](Index k) {

@@ -167,7 +167,7 @@ extern const Route squaring = {
         {.name = "squaring",
          .applies = "stochastic P on a device, of at most 1024 tokens; delta of any P of that size",
          .certifies =
-             "Gelfand's bracket of norms and traces, and a first-order bound of its rounding error",
+             "Gelfand's bracket of norms and traces, with its rounding to first order",
          .cost = "64 n^3, all in batched products"},
     .applies = tsdiag::squaring::applies,
     .find = find};

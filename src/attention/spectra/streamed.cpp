@@ -133,19 +133,26 @@ void Rows::sum_columns() const {
                             });
 }
 
-std::vector<double> Rows::centred_frobenius() const {
+std::vector<double> Rows::norm_bounds(bool centred) const {
     sum_columns();
     const Index n = p_.columns();
+    const std::vector<double> none(std::size_t(centred ? 0 : p_.heads() * n), 0.0);
+    const std::span<const double> column = centred ? column_ : none;
     std::vector<double> squares = sum_over_rows(
         Panels(p_), block_, std::size_t(p_.heads()),
         [&](Index first, Index count, std::span<double> sum) {
             in_block(first, count, [&](Index k, const View& rows) {
                 double& own = sum[std::size_t(k)];
                 own = stored::add_centred_squares(
-                    rows, of_head(std::span<const double>(column_), k, n, 0, n), p_.tokens(), own);
+                    rows, of_head(column, k, n, 0, n), p_.tokens(), own);
             });
         });
-    for (double& e : squares) e = std::sqrt(e);
+    for (std::size_t k = 0; k < squares.size(); ++k) {
+        double means = 0;
+        for (const double e : of_head(std::span<const double>(column_), Index(k), n, 0, n))
+            means += e * e / double(p_.tokens());
+        squares[k] = stored::norm_bound(squares[k], centred ? means : 0, p_.tokens(), n);
+    }
     return squares;
 }
 

@@ -23,8 +23,8 @@ class Rows {
     /// Where `also` is given, image = P also in the same pass, P square.
     void centred_normal(std::span<const double> x, std::span<double> y,
                         std::span<const double> also = {}, std::span<double> image = {}) const;
-    /// |Pi2 P|_F of each head.
-    std::vector<double> centred_frobenius() const;
+    /// Of each head an upper bound of |Pi2 P|_2, or of |P|_2: the Frobenius norm.
+    std::vector<double> norm_bounds(bool centred) const;
     /// P_ii of each head.
     std::vector<std::vector<double>> diagonals() const;
 

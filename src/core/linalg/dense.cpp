@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "hessenberg.hpp"
+#include "inclusion.hpp"
 #include "symmetric.hpp"
 #include "tensor/products.hpp"
 #include "tsdiag/error.hpp"
@@ -51,8 +52,8 @@ double reflector(std::span<double> x, double& beta) {
     return (beta - alpha) / beta;
 }
 
-/// Q^T A Q in upper Hessenberg form, row-major.
-std::vector<double> reduce(std::vector<double> a, Index n) {
+/// Q^T A Q in upper Hessenberg form, row-major.  `kept`: gets the reflections, too.
+std::vector<double> reduce(std::vector<double> a, Index n, inclusion::Reduced* kept = nullptr) {
     std::vector<double> v(std::size_t(n), 0.0), s(v), w(v), p(v);
     for (Index k = 0; k + 2 < n; ++k) {
         const Index m = n - k - 1;  // v acts on rows and columns k + 1 ...
@@ -65,6 +66,10 @@ std::vector<double> reduce(std::vector<double> a, Index n) {
         const double tau = reflector(active(v), beta);
         corner[-1] = beta;
         for (Index i = 1; i < m; ++i) corner[i * n - 1] = 0;
+        if (kept) {
+            std::ranges::copy(active(v), kept->v.begin() + k * n + k + 1);
+            kept->tau[std::size_t(k)] = tau;
+        }
         if (tau == 0) continue;
         // A (1 - tau v v^T), then (1 - tau v v^T) from the left, as one rank-two update.
         double* columns = a.data() + k + 1;  // all rows
@@ -82,6 +87,16 @@ std::vector<double> reduce(std::vector<double> a, Index n) {
 }
 
 using RowMajor = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+
+inclusion::Reduced reduced(std::vector<double> a, Index n) {
+    const auto reflections = std::size_t(std::max<Index>(0, n - 2));
+    inclusion::Reduced out{.n = n,
+                           .h = {},
+                           .v = std::vector<double>(reflections * std::size_t(n)),
+                           .tau = std::vector<double>(reflections)};
+    out.h = reduce(std::move(a), n, &out);
+    return out;
+}
 
 /// Of a matrix of this norm; found is exact for one at distance noise + residual.
 Estimate dense_estimate(const hessenberg::Leading& found, Index n, double norm, double noise) {
@@ -144,11 +159,29 @@ std::vector<double> singular_values(std::span<const double> a, Index m, Index n)
     return {s.begin(), s.end()};
 }
 
-Estimate dense_eigenvalue(std::span<const double> a, Index n, Index rank, double accuracy) {
-    const std::vector<double> h = reduce(finite_copy(a, n, n, "dense_eigenvalue"), n);
-    const double norm = frobenius(a), noise = ulp * norm;
-    return dense_estimate(hessenberg::leading_eigenvalue(h, n, rank, 0, noise, accuracy), n, norm,
-                          noise);
+Estimate dense_eigenvalue(std::span<const double> a, Index n, Index rank, double accuracy,
+                          double error) {
+    check(rank >= 1, "dense_eigenvalue: ranks begin at 1");
+    Estimate out{.method = "dense"};
+    if (rank > n) return out;
+    // Squares of its entries are to stay in range.
+    std::vector<double> scaled = finite_copy(a, n, n, "dense_eigenvalue");
+    double top = 0;
+    for (const double e : scaled) top = std::max(top, std::abs(e));
+    const int exponent = exponent_of(top);
+    for (double& e : scaled) e = std::ldexp(e, -exponent);
+    const inclusion::Reduced h = reduced(scaled, n);
+    const std::vector<std::complex<double>> values = hessenberg::eigenvalues(h.h, n);
+    const auto [low, high] =
+        inclusion::modulus(scaled, h, values, rank, std::ldexp(error, -exponent), accuracy);
+    std::vector<double> moduli;
+    for (const std::complex<double> value : values) moduli.push_back(std::abs(value));
+    std::ranges::nth_element(moduli, moduli.begin() + (rank - 1), std::greater());
+    const double value = std::clamp(moduli[std::size_t(rank - 1)], low, high);
+    out.value = std::ldexp(value, exponent);
+    out.converged = std::max(high - value, value - low) <= accuracy * low;
+    if (!out.converged) out.low = std::ldexp(low, exponent), out.high = std::ldexp(high, exponent);
+    return out;
 }
 
 std::optional<Estimate> dense_eigenvalue(const Tensor& a, Index rank, double accuracy) {
@@ -163,7 +196,7 @@ std::optional<Estimate> dense_eigenvalue(const Tensor& a, Index rank, double acc
     return dense_estimate(found, a.rows(), norm, noise);
 }
 
-std::optional<Estimate> dense_norm(const Tensor& a, double accuracy) {
+std::optional<Estimate> dense_norm(const Tensor& a, double accuracy, double error) {
     require_matrix(a, false, "dense_norm");
     const Tensor gram = matmul(a, a, Transpose::first);
     const auto squares = a.backend().symmetric_eigenvalues(gram.view());
@@ -171,13 +204,13 @@ std::optional<Estimate> dense_norm(const Tensor& a, double accuracy) {
     const double largest = std::max(0.0, squares->back());
     double sum = 0;
     for (const double square : *squares) sum += square;  // |A|_F^2
-    // |fl(A^T A) - A^T A| <= m u |A|_F^2, u = ulp/2, and the solver's error is some u |A^T A|.
-    const double radius = ulp * double(std::max(a.rows(), a.cols())) * std::max(0.0, sum);
+    // |fl(A^T A) - A^T A| <= m u |A|_F^2, u = ulp/2, and the solver's backward error is some n u.
+    const double radius = ulp * double(a.rows() + 4 * a.cols()) * std::max(0.0, sum);
     Estimate out{.value = std::sqrt(largest), .method = "dense"};
-    out.converged = radius <= 2 * accuracy * largest;
+    out.converged = radius + 2 * error * out.value <= 2 * accuracy * largest;
     if (!out.converged) {
-        out.low = std::sqrt(std::max(0.0, largest - radius));
-        out.high = std::sqrt(largest + radius);
+        out.low = std::max(0.0, std::sqrt(std::max(0.0, largest - radius)) - error);
+        out.high = std::sqrt(largest + radius) + error;
     }
     return out;
 }

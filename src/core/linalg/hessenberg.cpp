@@ -9,6 +9,7 @@
 
 #include "tensor/products.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/random.hpp"
 #include "ulp.hpp"
 
 namespace tsdiag::hessenberg {
@@ -288,6 +289,16 @@ Certificate certify(const std::vector<double>& h, Index n, Complex theta) {
     for (std::size_t i = 0; i < right.size(); ++i) overlap += std::conj(left[i]) * right[i];
     return {
         std::abs(right.back()), {1 / std::max(std::abs(overlap), tiny), 1 / solved.norm}, theta};
+}
+
+std::vector<Complex> left_vector(const std::vector<double>& h, Index n, Complex theta,
+                                 Index start) {
+    ShiftedFactors factors(h, n, theta);
+    auto first = std::vector<double>(std::size_t(n));
+    Rng(0x6c656674, std::uint64_t(start)).fill_normal(first, 0, 1 / std::sqrt(double(n)));
+    std::vector<Complex> left(first.begin(), first.end());
+    if (!factors.suffices(factors.solve_adjoint(left))) factors.solve_adjoint(left);
+    return left;
 }
 
 Leading leading_of(std::vector<Complex> values, Index rank, double noise, double accuracy,

@@ -23,6 +23,11 @@ struct Certificate {
 /// By inverse iteration.  Cost O(n^2).
 Certificate certify(const std::vector<double>& h, Index n, std::complex<double> theta);
 
+/// A unit y with y^H H = theta y^H nearly: by inverse iteration from a vector that depends on
+/// `start`, so that a multiple eigenvalue gives several.  Cost O(n^2).
+std::vector<std::complex<double>> left_vector(const std::vector<double>& h, Index n,
+                                              std::complex<double> theta, Index start);
+
 /// The eigenvalue of `rank`-th largest modulus.
 struct Leading {
     double modulus = 0;

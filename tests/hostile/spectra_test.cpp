@@ -1,0 +1,326 @@
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <string>
+#include <tuple>
+
+#include "attention/heads.hpp"
+#include "exact_spectra.hpp"
+#include "matrices.hpp"
+
+/// What is certified of a spectrum is right, whatever P: against 100 digits.
+///
+/// TSDIAG_HOSTILE=N checks N matrices of each family, of up to 64 tokens; TSDIAG_HOSTILE_FROM=S
+/// begins at seed S; TSDIAG_HOSTILE_TABLE=FILE has the counts appended.
+namespace tsdiag {
+namespace {
+
+using namespace test;
+using naive::Matrix;
+
+constexpr double ample_memory = 2e9;
+/// What the oracle and the last operations of a value round.
+constexpr double oracle_slack = 1e-12;
+
+std::uint64_t number_from(const char* variable, std::uint64_t otherwise) {
+    const char* text = std::getenv(variable);
+    return text ? std::strtoull(text, nullptr, 10) : otherwise;
+}
+
+/// Relative, to the nearest of the readings.
+double error_of(double value, const Readings& truth) {
+    if (value >= truth.least && value <= truth.largest) return 0;
+    if (value < truth.least) return (truth.least - value) / truth.least;
+    return truth.largest > 0 ? (value - truth.largest) / truth.largest : HUGE_VAL;
+}
+
+/// What is wrong with a number; empty: nothing.  `most`: the end of its range.
+std::string fault_of(const Estimate& found, const Readings& truth, double accuracy, double most) {
+    if (!std::isfinite(found.value) || std::isnan(found.low.value_or(0)) ||
+        std::isnan(found.high.value_or(0)))
+        return "is not finite";
+    if (found.value < 0 || found.value > most) return "is beyond its range";
+    if (found.converged)
+        return error_of(found.value, truth) > accuracy + oracle_slack ? "is certified, but wrong"
+                                                                      : "";
+    const double low = found.low.value_or(found.value), high = found.high.value_or(HUGE_VAL);
+    if (low > high) return "has an empty interval";
+    if (low > truth.largest * (1 + oracle_slack) || high < truth.least * (1 - oracle_slack))
+        return "has an interval without the truth";
+    return "";
+}
+
+TEST(HostileSpectra, TheLawNoticesWhatIsWrong) {
+    const Readings half{0.5, 0.5}, zero{0, 0}, two{0.5, 0.6};
+    const auto certified = [](double value) { return Estimate{.value = value, .method = "dense"}; };
+    EXPECT_EQ(fault_of(certified(0.5 * (1 + 9e-7)), half, 1e-6, 1), "");
+    EXPECT_EQ(fault_of(certified(0.5 * (1 + 2e-6)), half, 1e-6, 1), "is certified, but wrong");
+    EXPECT_EQ(fault_of(certified(0.5 * (1 - 2e-6)), half, 1e-6, 1), "is certified, but wrong");
+    EXPECT_EQ(fault_of(certified(0), zero, 1e-6, 1), "");
+    EXPECT_EQ(fault_of(certified(1e-30), zero, 1e-6, 1), "is certified, but wrong");
+    EXPECT_EQ(fault_of(certified(0.55), two, 1e-6, 1), "");
+    EXPECT_EQ(fault_of(certified(1.1), {1, 1}, 1e-6, 1), "is beyond its range");
+    EXPECT_EQ(fault_of(certified(NAN), half, 1e-6, 1), "is not finite");
+    const auto open = [](double low, double high) {
+        return Estimate{
+            .value = low, .method = "dense", .converged = false, .low = low, .high = high};
+    };
+    EXPECT_EQ(fault_of(open(0.4, 0.6), half, 1e-6, 1), "");
+    EXPECT_EQ(fault_of(open(0.6, 0.7), half, 1e-6, 1), "has an interval without the truth");
+    EXPECT_EQ(fault_of(open(0.1, 0.4), half, 1e-6, 1), "has an interval without the truth");
+    EXPECT_EQ(fault_of(open(0.7, 0.6), half, 1e-6, 1), "has an empty interval");
+}
+
+// The oracle, in closed form.
+
+Matrix mixed_with_uniform(Matrix p) {
+    for (double& e : p.a) e = 0.5 * e + 0.5 / double(p.rows);
+    return p;
+}
+
+TEST(ExactSpectra, OfClosedForms) {
+    const Matrix two(2, 2, {0.75, 0.25, 0.5, 0.5});  // 1 - 1/4 - 1/2; pi = (2, 1) / 3
+    EXPECT_DOUBLE_EQ(exact_second(two, true)->least, 0.25);
+    EXPECT_DOUBLE_EQ(exact_second(two, false)->least, 0.25);
+    EXPECT_DOUBLE_EQ(exact_contraction(two)->norm.least, 0.25);
+    EXPECT_DOUBLE_EQ(exact_delta(two), std::sqrt(0.0625));
+    EXPECT_DOUBLE_EQ(exact_dobrushin(two), 0.25);
+    Matrix cycle(8, 8), chain(8, 8);
+    for (Index i = 0; i < 8; ++i) cycle(i, (i + 1) % 8) = 1;
+    chain(0, 0) = 1;  // one Jordan block of 7
+    for (Index i = 1; i < 8; ++i) chain(i, i) = chain(i, i - 1) = 0.5;
+    EXPECT_DOUBLE_EQ(exact_second(cycle, true)->least, 1);
+    EXPECT_DOUBLE_EQ(exact_second(mixed_with_uniform(cycle), true)->least, 0.5);
+    EXPECT_NEAR(exact_second(mixed_with_uniform(chain), true)->largest, 0.25, 1e-13);
+    EXPECT_FALSE(exact_contraction(chain));
+}
+
+TEST(ExactSpectra, TellsZeroFromWhatIsNearlyZero) {
+    const Matrix nilpotent(4, 4, {0, .5, 0, .5, 0, .5, .5, 0, .5, .5, 0, 0, 0, .5, 0, .5});
+    EXPECT_EQ(exact_second(nilpotent, true)->largest, 0);
+    EXPECT_EQ(exact_second(nilpotent, false)->largest, 0);
+    Matrix nearly = nilpotent;
+    nearly(0, 1) += std::ldexp(1.0, -40), nearly(0, 3) -= std::ldexp(1.0, -40);
+    EXPECT_GT(exact_second(nearly, true)->least, 1e-7);  // some root of 2^-40
+    Matrix shift(64, 64);
+    for (Index i = 0; i < 64; ++i)
+        for (Index j = 0; j < 2; ++j) shift(i, (2 * i + j) % 64) = 0.5;
+    EXPECT_EQ(exact_second(shift, true)->largest, 0);
+    EXPECT_DOUBLE_EQ(exact_delta(shift), 1);
+}
+
+TEST(ExactSpectra, OfADriftWithAPiBelowRounding) {
+    const Index n = 10;  // reversible: delta_pi is |lambda_2|
+    Matrix p(n, n);
+    const double down = std::ldexp(1.0, -120);
+    for (Index i = 0; i < n; ++i) {
+        if (i + 1 < n) p(i, i + 1) = 0.25;
+        if (i > 0) p(i, i - 1) = down;
+        p(i, i) = 0.75;
+    }
+    p(n - 1, n - 1) = 1;  // most rows sum to 1 + 2^-120
+    const auto found = exact_contraction(p);
+    ASSERT_TRUE(found);
+    EXPECT_NEAR(found->log10_least, 9 * std::log10(4 * down), 1e-3);
+    EXPECT_NEAR(found->norm.least, exact_second(p, true)->least, 1e-12);
+}
+
+// The law.
+
+struct Tally {
+    Index checked = 0, converged = 0, undecided = 0, read_twice = 0, violations = 0;
+    double worst = 0;  ///< error of a converged value
+};
+/// By type, route and number.
+using Tallies = std::map<std::tuple<std::string, std::string, std::string>, Tally>;
+
+class SpectraChecker {
+  public:
+    explicit SpectraChecker(std::string_view family) : family_(family) {}
+
+    void check(std::uint64_t seed, const Matrix& drawn, Type type) {
+        p_ = type == Type::f32 ? rounded_to_float(drawn) : drawn;
+        type_ = type == Type::f32 ? "f32" : "f64";
+        where_ = fmt::format("{} seed {} n {} {}", family_, seed, p_.rows, type_);
+        const auto op = given(p_, type);
+        stochastic_ = op->structure().row_stochastic;
+        EXPECT_TRUE(stochastic_ || type == Type::f32) << where_;
+        // As far as rows may sum to more than 1, so may moduli.
+        most_ = 1 + 2 * (type == Type::f32 ? 1e-6 : 1e-12);
+        const std::optional<Readings> second = exact_second(p_, stochastic_);
+        const double norm = exact_delta(p_);
+        for (const char* route : {"auto", "arnoldi", "dense", "spectra"}) {
+            if (route == std::string_view("spectra") && p_.rows < least_restarted) continue;
+            route_ = route;
+            guarded("lambda2", [&] { check_square(*op, second, {norm, norm}); });
+        }
+        route_ = "auto";
+        guarded("delta_pi", [&] { check_contraction(*op); });
+        guarded("dobrushin", [&] { check_dobrushin(*op); });
+    }
+
+    const Tallies& tallies() const { return tallies_; }
+    const std::vector<std::string>& violations() const { return violations_; }
+
+  private:
+    template <class Do>
+    void guarded(const char* what, const Do& run) {
+        try {
+            run();
+        } catch (const std::exception& e) {
+            violate(what, std::string("throws: ") + e.what());
+        }
+    }
+
+    Tally& tally(const std::string& what) { return tallies_[{type_, route_, what}]; }
+
+    void violate(const std::string& what, const std::string& how) {
+        ++tally(what).violations;
+        violations_.push_back(fmt::format("{} {} {} {}", where_, route_, what, how));
+    }
+
+    void check_one(const std::string& what, const Estimate& found,
+                   const std::optional<Readings>& truth, double accuracy, double most) {
+        Tally& all = tally(what);
+        ++all.checked;
+        all.converged += found.converged;
+        if (!truth) {
+            ++all.undecided;
+            return;
+        }
+        all.read_twice += truth->spread() > accuracy;
+        const double error = found.converged ? error_of(found.value, *truth) : 0;
+        all.worst = std::max(all.worst, error);
+        // The library Spectra certifies nothing.
+        const bool certifies = route_ != "spectra";
+        const std::string wrong =
+            fault_of(found, *truth, certifies ? accuracy : HUGE_VAL, certifies ? most : HUGE_VAL);
+        if (!wrong.empty())
+            violate(what,
+                    fmt::format("{}: {} in [{}, {}] by {}, true {} to {}, error {:.1e}", wrong,
+                                found.value, found.low.value_or(NAN), found.high.value_or(NAN),
+                                found.method, truth->least, truth->largest, error));
+    }
+
+    void check_square(const AttentionOperator& op, const std::optional<Readings>& second,
+                      const Readings& norm) {
+        const Estimate lambda = second_eigenvalue(op, ample_memory, usual_accuracy, route_).front();
+        check_one("lambda2", lambda, second, usual_accuracy, stochastic_ ? most_ : HUGE_VAL);
+        const Estimate delta = centred_norm(op, ample_memory, usual_accuracy, route_).front();
+        check_one("delta", delta, norm, usual_accuracy / 10, HUGE_VAL);
+        const Spectra both = second_eigenvalue_and_norm(op, ample_memory, usual_accuracy, route_);
+        const auto same = [](const Estimate& a, const Estimate& b) {
+            return a.value == b.value && a.converged == b.converged && a.low == b.low &&
+                   a.high == b.high;
+        };
+        ++tally("both").checked;
+        if (!same(both.second.front(), lambda) || !same(both.norm.front(), delta))
+            violate("both", "differ from each alone");
+    }
+
+    void check_contraction(const AttentionOperator& op) {
+        const Contraction found = stationary_norm(op).front();
+        const std::optional<ExactContraction> truth = exact_contraction(p_);
+        if (found.estimate && !truth) return violate("delta_pi", "is given, but undefined");
+        if (found.estimate)
+            return check_one("delta_pi", *found.estimate, truth->norm, usual_accuracy / 100, most_);
+        if (stochastic_ && truth && truth->log10_least > -290)
+            violate("delta_pi", "is defined, but missing: " + found.why_not);
+    }
+
+    void check_dobrushin(const AttentionOperator& op) {
+        const double found = dobrushin(op).front(), truth = exact_dobrushin(p_);
+        check_one("dobrushin", {.value = found, .method = "rows"}, Readings{truth, truth}, 1e-10,
+                  most_);
+    }
+
+    std::string family_, type_, route_, where_;
+    Matrix p_;
+    bool stochastic_ = false;
+    double most_ = 1;
+    Tallies tallies_;
+    std::vector<std::string> violations_;
+};
+
+/// Beyond the oracle, and where "auto" iterates.
+TEST(HostileSpectra, OfSizesOfModelsAreRightWhereTheyAreCertified) {
+    struct Case {
+        std::string name;
+        Matrix p;
+        double second;
+    };
+    std::vector<Case> cases;
+    for (const Index n : {130, 200})
+        for (const double lambda : {0.0, 0.5, 0.125, 1.0 / 1024}) {
+            Rng rng(std::uint64_t(n), std::uint64_t(1024 * lambda));
+            cases.push_back(
+                {fmt::format("jordan {} {}", n, lambda), jordan(n, lambda, rng), lambda});
+        }
+    for (const double down : {0.125, 1.0 / 32, 1.0 / 1024}) {
+        const double exact = 0.75 - down + std::sqrt(down) * std::cos(M_PI / 150);
+        cases.push_back({fmt::format("drift {}", down), drift_band(150, 0.25, down), exact});
+    }
+    cases.push_back({"shift register", shift_register(256, 2), 0});
+    cases.push_back({"shift register of 4", shift_register(256, 4), 0});
+    for (const Case& c : cases)
+        for (const Type type : {Type::f64, Type::f32})
+            for (const char* route : {"auto", "arnoldi", "dense"}) {
+                const auto op = given(c.p, type);
+                const Estimate e =
+                    second_eigenvalue(*op, ample_memory, usual_accuracy, route).front();
+                const std::string wrong =
+                    fault_of(e, {c.second, c.second}, usual_accuracy, 1 + oracle_slack);
+                EXPECT_TRUE(wrong.empty())
+                    << fmt::format("{} f{} {} {}: {} in [{}, {}] by {}, true {}", c.name,
+                                   type == Type::f32 ? 32 : 64, route, wrong, e.value,
+                                   e.low.value_or(NAN), e.high.value_or(NAN), e.method, c.second);
+            }
+}
+
+std::string count_lines(std::string_view family, const Tallies& tallies) {
+    std::string out;
+    for (const auto& [key, t] : tallies)
+        out += fmt::format("{:18} {:4} {:8} {:10} {:7} {:9} {:9} {:10} {:10} {:10.1e}\n", family,
+                           std::get<0>(key), std::get<1>(key), std::get<2>(key), t.checked,
+                           t.converged, t.undecided, t.read_twice, t.violations, t.worst);
+    return out;
+}
+
+class EveryHostileFamily : public testing::TestWithParam<HostileFamily> {};
+
+TEST_P(EveryHostileFamily, HasSpectraThatAreRightWhereTheyAreCertified) {
+#ifdef TSDIAG_ADDRESS_SANITIZER  // takes some ten times as long
+    constexpr std::uint64_t usual = 2;
+    constexpr Index usual_size = 12;
+#else
+    constexpr std::uint64_t usual = 9;
+    constexpr Index usual_size = 32;
+#endif
+    const std::uint64_t asked = number_from("TSDIAG_HOSTILE", 0), count = asked > 0 ? asked : usual;
+    const std::uint64_t first = number_from("TSDIAG_HOSTILE_FROM", 1);
+    SpectraChecker checker(GetParam().name);
+    for (std::uint64_t seed = first; seed < first + count; ++seed) {
+        const Matrix p = hostile(GetParam(), seed, asked > 0 ? 64 : usual_size);
+        for (const Type type : {Type::f64, Type::f32}) checker.check(seed, p, type);
+    }
+    for (const auto& [key, t] : checker.tallies())
+        EXPECT_LE(4 * t.undecided, t.checked) << std::get<2>(key) << ": the oracle is of no use";
+    const std::string counts = count_lines(GetParam().name, checker.tallies());
+    if (const char* file = std::getenv("TSDIAG_HOSTILE_TABLE"))
+        std::ofstream(file, std::ios::app) << counts;
+    if (checker.violations().empty()) return;
+    ADD_FAILURE() << fmt::format(
+        "{}\nfamily, type, route, number, checked, converged, undecided, read twice, violations, "
+        "worst error\n{}",
+        fmt::join(checker.violations(), "\n"), counts);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, EveryHostileFamily, testing::ValuesIn(hostile_families()),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace tsdiag
