@@ -86,18 +86,6 @@ Finished by_unigram(const TemporaryDirectory& folder, const std::string& pattern
                            "t.json", "--text-file", "text", "--out", "out"});
 }
 
-TEST(TextOfAProgram, ASlowVocabularyIsNotBlamedOnARegularExpression) {
-    const TemporaryDirectory folder;
-    const std::string slow(40'000, 'a');
-    const Finished found = by_unigram(folder, "", R"(["?",0],["a",-1],[")" + slow + R"(",-2])",
-                                      std::string(400'000, 'a'));
-    EXPECT_EQ(found.code, 1);
-    expect_one_sentence(found.err);
-    EXPECT_NE(found.err.find("takes too long to divide: the vocabulary has long tokens"),
-              std::string::npos)
-        << found.err;
-}
-
 TEST(TextOfAProgram, AWrongRegularExpressionIsToldInWords) {
     const TemporaryDirectory folder;
     for (const auto& [pattern, said] :
