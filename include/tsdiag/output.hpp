@@ -74,12 +74,25 @@ class Manifest {
     Entries entries_;
 };
 
+/// Names what the command reads: nothing is written onto it, into it or above it.  Replaces what
+/// was named before.
+void set_inputs(std::vector<std::filesystem::path> inputs);
+/// Throws `UsageError` where `place`, a file or a folder that need not exist, is one of them, lies
+/// in one or contains one.  Compares devices and inodes, so also through links.
+void refuse_inputs(const std::filesystem::path& place);
+
+/// The absolute path, without symbolic links, of a folder that is to be written.  Throws
+/// `UsageError` where it or a parent is no folder or is a link that leads nowhere, and as
+/// `refuse_inputs`.
+std::filesystem::path place_of_folder(const std::filesystem::path& folder);
+
 /// Excludes other processes from writing a folder while it lives; recursive within a process.  The
 /// folder need not exist; its parents are created, and removed at the end where they are empty.
 /// The lock is one of the kernel (flock) on a file beside the folder, or inside where none can be
 /// created beside it: it is released when the process dies.
 ///
-/// Throws `UsageError` naming the process that holds it, `Error` where no file can be created.
+/// Throws `UsageError` naming the process that holds it and as `place_of_folder`, `Error` where no
+/// file can be created.
 class FolderLock {
   public:
     explicit FolderLock(const std::filesystem::path& folder);

@@ -207,6 +207,11 @@ class UnitStore {
     bool made_ = false, dispensable_ = false, dispensed_ = false;
 };
 
+/// Units of a job that other processes have not finished.
+class MissingUnits : public Error {
+    using Error::Error;
+};
+
 /// The part of one process in a job.
 class JobUnits final : public Units {
   public:

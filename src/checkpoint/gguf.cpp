@@ -234,10 +234,13 @@ class Parser {
                             "damaged; download it again.",
                             d.name, rank, most_dimensions_of_ggml));
         RawTensor& t = d.tensor;
-        bool good = true;
         for (std::uint32_t k = 0; k < rank; ++k) {
             const auto extent = in_.take<std::uint64_t>();
-            good = good && std::in_range<std::int64_t>(extent);
+            if (!std::in_range<std::int64_t>(extent))
+                fail(
+                    fmt::format("tensor '{}' has {} as dimension {} of {}, expected no negative "
+                                "number. The file is damaged; download it again.",
+                                d.name, std::int64_t(extent), k + 1, rank));
             t.shape.insert(t.shape.begin(), std::int64_t(extent));  // the file's first is innermost
         }
         const auto id = in_.take<std::uint32_t>();
@@ -249,7 +252,7 @@ class Parser {
                             "Quantise the original model to another type.",
                             d.name, id));
         const BlockType& blocks = type->blocks;
-        const auto count = good ? element_count(t.shape) : std::nullopt;
+        const auto count = element_count(t.shape);
         const std::int64_t columns = t.shape.empty() ? 1 : t.shape.back();
         const auto size = count ? times(*count / blocks.elements, blocks.bytes) : std::nullopt;
         if (!size || columns % blocks.elements != 0)

@@ -42,15 +42,20 @@ std::vector<ExportTable> tables_of(const fs::path& folder, const Json& run) {
     return out;
 }
 
+/// To a file of its own; else the text is printed.
+bool writes_file(const ExportCommand& command) {
+    return !command.out.empty() && !is_standard_output(command.out);
+}
+
 void require_place(const ExportCommand& command, const ExportFormat& format) {
-    std::error_code failed;
     if (command.out.empty() && !format.files.empty())
         throw UsageError(
             fmt::format("--to {}: writes a folder; name it by --out DIR.", format.name));
-    if (command.out.empty() && prints_json())
+    if (!writes_file(command) && prints_json())
         throw UsageError("--json: tells which files were written; name them by --out.");
-    if (format.files.empty() && !command.out.empty() &&
-        fs::exists(fs::symlink_status(command.out, failed)) && !command.force)
+    if (!format.files.empty() || !writes_file(command)) return;
+    refuse_inputs(command.out);
+    if (place_of_file(command.out) == FilePlace::replaced && !command.force)
         throw UsageError(
             fmt::format("--out: {} exists; choose another name or add --force.", command.out));
 }
@@ -82,7 +87,7 @@ int run_command(const ExportCommand& command) {
     require_place(command, format);
     const std::vector<ExportedFile> files =
         format.write(tables_of(folder, read_description(folder)));
-    if (command.out.empty()) {
+    if (format.files.empty() && !writes_file(command)) {
         print(files.front().content);
         return 0;
     }

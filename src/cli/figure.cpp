@@ -183,9 +183,9 @@ int run_command(const FigureCommand& command) {
             command.model));
     // Invalid options are refused before any work.
     for (const ExperimentEntry* entry : all) {
+        if (makes_result(command.split)) directory_of(command, *entry);
         const ExperimentOptions options = options_for(command, *entry, all);
         const ExperimentSetting setting(*entry, options);
-        if (makes_result(command.split)) directory_of(command, *entry);
     }
     if (const std::string line = passed_over_devices(command.device);
         !line.empty() && !command.quiet)

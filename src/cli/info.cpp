@@ -10,6 +10,9 @@
 #include "json_outputs.hpp"
 #include "terminal.hpp"
 #include "threads.hpp"
+#include "tsdiag/error.hpp"
+#include "tsdiag/file.hpp"
+#include "tsdiag/output.hpp"
 #include "tsdiag/text.hpp"
 #include "version.hpp"
 
@@ -30,6 +33,25 @@ std::string found_on_path(const std::string& program) {
         if (access(file.c_str(), X_OK) == 0) return file.string();
     }
     return "not found: reports will have no SVG or PDF figures";
+}
+
+/// The folder may hold the pages of other programs.
+void write_pages(const PrintCommand& command) {
+    namespace fs = std::filesystem;
+    if (command.files.empty()) return;
+    const fs::path folder = place_of_folder(command.folder);
+    for (const auto& [name, page] : command.files) {
+        const fs::path file = folder / name;
+        const std::string_view first_word = std::string_view(page).substr(0, page.find(' '));
+        if (place_of_file(file) == FilePlace::replaced &&
+            !file_text(file, "a manual page").starts_with(fmt::format("{} TSDIAG", first_word)))
+            throw UsageError(
+                fmt::format("{}: was not written by tsdiag and would be overwritten; move it away, "
+                            "or choose another --out.",
+                            file.string()));
+    }
+    fs::create_directories(folder);
+    for (const auto& [name, page] : command.files) write_atomically(folder / name, page);
 }
 
 }  // namespace
@@ -56,6 +78,7 @@ int run_command(const InfoCommand&) {
 }
 
 int run_command(const PrintCommand& command) {
+    write_pages(command);
     if (command.of.empty()) print_document(command.text);
     if (command.of.empty()) return 0;
     print_json(command.of, Json().set("text", command.text));

@@ -17,7 +17,11 @@ namespace {
 
 /// A model is written tensor by tensor: memory must hold the largest one, the disk all of them.
 void require_room(const ModelSpec& spec, const std::string& argument, const fs::path& out) {
-    constexpr double gib = double(Index(1) << 30);
+    const auto size = [](double bytes) {
+        constexpr double kib = 1024, gib = kib * kib * kib;
+        return bytes < gib / 10 ? fmt::format("{:.0f} KiB", bytes / kib)
+                                : fmt::format("{:.1f} GiB", bytes / gib);
+    };
     double largest = 0, all = 0;
     for (const Parameter& p : parameters(spec)) {
         const double bytes = sizeof(float) * double(p.shape.count());
@@ -27,15 +31,12 @@ void require_room(const ModelSpec& spec, const std::string& argument, const fs::
     const auto refuse = [&](std::string_view what, double needed, std::string_view where,
                             double has) {
         if (needed > has)
-            throw UsageError(
-                fmt::format("{}: {} takes {:.1f} GiB, but {} has {:.1f}; choose smaller sizes.",
-                            argument, what, needed / gib, where, has / gib));
+            throw UsageError(fmt::format("{}: {} takes {}, but {} has {}; choose smaller sizes.",
+                                         argument, what, size(needed), where, size(has)));
     };
     refuse("its largest tensor", largest, "this machine", double(machine_memory()));
-    fs::path folder = fs::absolute(out).parent_path();
-    while (!fs::exists(folder) && folder.has_relative_path()) folder = folder.parent_path();
     std::error_code none;
-    if (const fs::space_info disk = fs::space(folder, none); !none)
+    if (const fs::space_info disk = fs::space(out, none); !none)
         refuse("the model", all, "the disk", double(disk.available));
 }
 
@@ -50,9 +51,6 @@ int run_command(const InitCommand& command) {
                         "tsdiag list random).",
                         command.model));
     const Subject subject = open_subject(options);
-    require_room(subject.spec(), command.model, command.out);
-    const auto weights =
-        random_weights(subject.random, weights_rng(command.seed, 0), cpu(), Type::f32);
     // The last three are other formats of a model, which would take precedence when it is opened.
     OutputFolder directory(command.out,
                            {.writes = {"config.json", "model.safetensors", "model-*.safetensors",
@@ -60,6 +58,9 @@ int run_command(const InitCommand& command) {
                                        "pytorch_model-*.bin", "pytorch_model.bin.index.json"},
                             .replace = false,
                             .force = command.force});
+    require_room(subject.spec(), command.model, directory.temporary());
+    const auto weights =
+        random_weights(subject.random, weights_rng(command.seed, 0), cpu(), Type::f32);
     write_model(subject.spec(), *weights, directory.temporary());
     directory.commit();
     print_json("init", Json().set("out", command.out));

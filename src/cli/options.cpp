@@ -8,7 +8,7 @@
 #include "manual.hpp"
 #include "settings_file.hpp"
 #include "tsdiag/error.hpp"
-#include "tsdiag/file.hpp"
+#include "tsdiag/output.hpp"
 #include "tsdiag/text.hpp"
 #include "version.hpp"
 
@@ -349,36 +349,34 @@ struct Parser {
         return script;
     }
 
-    /// One page, or the names of the files that hold all of them.
-    std::string manual() const {
+    /// One page, or the files that hold all of them, and their names.
+    PrintCommand manual() const {
         const std::vector<const CLI::App*> commands =
             program.get_subcommands([](const CLI::App*) { return true; });
-        const auto page = [&](const CLI::App& app) { return manual_page(app, program); };
+        PrintCommand out{.text = {}, .of = "manual", .folder = manual_folder, .files = {}};
+        const auto add = [&](const CLI::App& app, const std::string& name) {
+            out.files.emplace_back(name + ".1", manual_page(app, program));
+            out.text +=
+                (std::filesystem::path(manual_folder) / out.files.back().first).string() + "\n";
+        };
         if (!manual_folder.empty()) {
-            std::filesystem::create_directories(manual_folder);
-            std::string made;
-            const auto write = [&](const CLI::App& app, const std::string& name) {
-                const std::filesystem::path file =
-                    std::filesystem::path(manual_folder) / (name + ".1");
-                write_atomically(file, page(app));
-                made += file.string() + "\n";
-            };
-            write(program, "tsdiag");
-            for (const CLI::App* command : commands)
-                write(*command, "tsdiag-" + command->get_name());
-            return made;
+            add(program, "tsdiag");
+            for (const CLI::App* command : commands) add(*command, "tsdiag-" + command->get_name());
+            return out;
         }
-        if (manual_of.empty()) return page(program);
-        for (const CLI::App* command : commands)
-            if (command->get_name() == manual_of) return page(*command);
-        throw UsageError(
-            fmt::format("'{}' is not a command of tsdiag; see tsdiag --help.", manual_of));
+        const auto found = std::ranges::find(
+            commands, manual_of, [](const CLI::App* command) { return command->get_name(); });
+        if (!manual_of.empty() && found == commands.end())
+            throw UsageError(
+                fmt::format("'{}' is not a command of tsdiag; see tsdiag --help.", manual_of));
+        out.text = manual_page(manual_of.empty() ? program : **found, program);
+        return out;
     }
 
     Command command() const {
         const CLI::App& app = chosen();
         refuse_extras(program, app);
-        if (print_settings) return PrintCommand{settings_text(app)};
+        if (print_settings) return PrintCommand{.text = settings_text(app)};
         if (&app == probe_app) return probe;
         if (&app == watch_app) return watch;
         if (&app == inspect_app) return inspect;
@@ -396,8 +394,9 @@ struct Parser {
         if (&app == status_app) return status;
         if (&app == submit_app) return submit;
         if (&app == trace_hook_app) return trace_hook;
-        if (&app == completion_app) return PrintCommand{completion_script(), "completion"};
-        if (&app == manual_app) return PrintCommand{manual(), "manual"};
+        if (&app == completion_app)
+            return PrintCommand{.text = completion_script(), .of = "completion"};
+        if (&app == manual_app) return manual();
         std::vector<std::string> names;
         for (const CLI::App* one : program.get_subcommands([](const CLI::App*) { return true; }))
             names.push_back(one->get_name());
@@ -405,6 +404,31 @@ struct Parser {
             fmt::format("expected a command: {}; see tsdiag --help.", fmt::join(names, ", ")));
     }
 };
+
+/// What exists of that which the options of a command name to be read.  `report`, `merge` and
+/// `status` take the folder that they write.
+std::vector<std::filesystem::path> inputs_of(const CLI::App& app) {
+    constexpr std::string_view kinds[] = {"MODEL", "DIR",    "FILE", "FILE.npy",
+                                          "KIND",  "RESULT", "PATH"};
+    std::vector<std::filesystem::path> found;
+    std::error_code failed;
+    for (const std::string_view own : {"report", "merge", "status"})
+        if (app.get_name() == own) return found;
+    for (const CLI::Option* option : app.get_options()) {
+        const std::string kind =
+            option->get_positional() ? option->get_single_name() : option->get_type_name();
+        if (option->check_lname("out") || std::ranges::find(kinds, kind) == std::end(kinds))
+            continue;
+        for (std::string name : option->results()) {
+            if (kind == "KIND" && !std::filesystem::exists(name, failed))
+                name.erase(0, name.find(':') + 1);  // of text:FILE
+            while (kind == "RESULT" && !name.empty() && !std::filesystem::exists(name, failed))
+                name.resize(name.find_last_of("@:") == name.npos ? 0 : name.find_last_of("@:"));
+            if (!name.empty() && std::filesystem::exists(name, failed)) found.emplace_back(name);
+        }
+    }
+    return found;
+}
 
 }  // namespace
 
@@ -444,9 +468,9 @@ Command parse(int argc, const char* const* argv, bool* json) {
         std::ranges::reverse(words);  // the library takes them from the end
         parser.program.parse(std::move(words));
     } catch (const CLI::CallForHelp&) {
-        return PrintCommand{parser.help()};
+        return PrintCommand{.text = parser.help()};
     } catch (const CLI::CallForVersion& version) {
-        return PrintCommand{std::string(version.what()) + "\n"};
+        return PrintCommand{.text = std::string(version.what()) + "\n"};
     } catch (const CLI::ParseError& error) {
         const CLI::App& app = parser.chosen();
         refuse_extras(parser.program, app);  // reports the likelier cause, if there is one
@@ -457,6 +481,7 @@ Command parse(int argc, const char* const* argv, bool* json) {
         throw UsageError(fmt::format("{}; see {} --help.", what, where));
     }
     if (json) *json = parser.json;
+    set_inputs(inputs_of(parser.chosen()));
     return parser.command();
 }
 

@@ -126,6 +126,8 @@ struct TraceHookCommand {
 struct PrintCommand {
     std::string text;
     std::string of = {};  ///< the command that prints it; empty: help or version
+    std::string folder = {};
+    std::vector<std::pair<std::string, std::string>> files = {};  ///< in `folder`: name and text
 };
 
 using Command =

@@ -164,8 +164,6 @@ std::vector<std::string> with_settings(const CLI::App& program, std::vector<std:
         const bool joined = words[i].starts_with(option + "=");
         if (!joined && (words[i] != option || i + 1 == words.size())) continue;
         const std::string file = joined ? words[i].substr(option.size() + 1) : words[i + 1];
-        const auto at = words.begin() + std::ptrdiff_t(i);
-        words.erase(at, at + (joined ? 1 : 2));
         const std::vector<std::string> more = words_of(file, *app, words);
         words.insert(words.begin() + 1, more.begin(), more.end());
         return words;
@@ -177,7 +175,7 @@ std::string settings_text(const CLI::App& app) {
     toml::table out;
     for (const CLI::Option* option : app.get_options()) {
         const std::string key = key_of(*option);
-        if (option->count() == 0 || key == print_name) continue;
+        if (option->count() == 0 || key == settings_name || key == print_name) continue;
         if (takes_no_value(*option))
             out.insert(key, true);
         else

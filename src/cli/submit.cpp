@@ -11,6 +11,7 @@
 #include "terminal.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/file.hpp"
+#include "tsdiag/output.hpp"
 #include "tsdiag/text.hpp"
 
 extern char** environ;
@@ -59,6 +60,7 @@ int run_command(const SubmitCommand& command) {
     for (const std::string& word : command.words) argv.push_back(word.c_str());
     const std::string result = result_of(parse(int(argv.size()), argv.data()));
     if (result.empty()) throw UsageError("submit: name the folder of the result by --out DIR.");
+    place_of_folder(result);  // refuses now what the job would refuse
     SubmitOptions options = command.slurm;
     if (options.parts > 0 && (options.nodes > 1 || options.tasks_per_node > 1))
         throw UsageError(
@@ -76,7 +78,7 @@ int run_command(const SubmitCommand& command) {
                Json().set("script", script).set("file", command.dry_run ? Json() : Json(file)));
     print(script);
     if (command.dry_run) return 0;
-    if (fs::exists(file, failed))
+    if (fs::exists(fs::symlink_status(file, failed)))
         throw UsageError(fmt::format("{}: exists; remove it, or see it with --dry-run.", file));
     write_atomically(file, script);
     if (is_on_path("sbatch")) return submitted(file);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <langinfo.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -77,6 +78,13 @@ void print_document(std::string_view text) {
     if (written && std::fflush(stdout) == 0) return;
     if (errno == EPIPE) throw Closed();
     throw Error(fmt::format("standard output: cannot be written ({}).", std::strerror(errno)));
+}
+
+bool is_standard_output(const std::filesystem::path& file) {
+    struct stat named {
+    }, open{};
+    return ::stat(file.c_str(), &named) == 0 && ::fstat(STDOUT_FILENO, &open) == 0 &&
+           named.st_dev == open.st_dev && named.st_ino == open.st_ino;
 }
 
 void say(std::string_view line) {

@@ -1,5 +1,6 @@
 #pragma once
 #include <chrono>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -27,6 +28,8 @@ bool prints_json();
 void print(std::string_view text);
 /// Writes a JSON document there.
 void print_document(std::string_view text);
+/// Does `file` name what standard output is, as /dev/stdout does?
+bool is_standard_output(const std::filesystem::path& file);
 /// One line to standard error.
 void say(std::string_view line);
 

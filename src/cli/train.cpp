@@ -11,6 +11,7 @@
 #include "terminal.hpp"
 #include "threads.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/output.hpp"
 
 namespace tsdiag::cli {
 namespace {
@@ -66,24 +67,17 @@ class Live {
 /// Accepts a new or empty directory, one to resume in, or one that may be overwritten.
 void prepare(const TrainCommand& command) {
     const fs::path out = command.train.directory;
+    place_of_folder(out);
     if (command.train.resume) {
         if (!fs::is_directory(out))
             throw UsageError(fmt::format("--resume: {} is not a directory.", out.string()));
         return;
     }
-    if (fs::exists(out) && !fs::is_directory(out))
-        throw UsageError(fmt::format("{}: is a file, expected a directory.", out.string()));
     if (!fs::exists(out) || fs::is_empty(out)) return;
     if (!command.force)
         throw UsageError(fmt::format(
             "{}: is not empty; pass --resume to continue a run, or --force to start over.",
             out.string()));
-    std::error_code none;
-    const std::string model = fs::weakly_canonical(command.train.subject.model, none).string(),
-                      inside = fs::canonical(out, none).string() + "/";
-    if (model.starts_with(inside))
-        throw UsageError(fmt::format("--force: {} is inside {}, which would be overwritten.",
-                                     command.train.subject.model, out.string()));
 }
 
 }  // namespace

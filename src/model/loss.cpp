@@ -108,10 +108,13 @@ Tensor by_tokens(const ModelSpec& s, const Weights& weights, const Tensor& y,
                  std::span<const Loss> losses, Hits* hits) {
     std::vector<Index> rows, targets, counts;
     for (const Loss& loss : losses) {
-        if (loss.rows.empty() || loss.rows.size() != loss.targets.size())
+        if (loss.rows.empty())
             throw UsageError(
-                fmt::format("a token loss has {} rows and {} targets, expected equal numbers of at "
-                            "least 1; lm needs two tokens",
+                "--loss: a sample has no token to predict, since lm needs two tokens that its mask "
+                "keeps; pass longer samples (--tokens).");
+        if (loss.rows.size() != loss.targets.size())
+            throw UsageError(
+                fmt::format("a token loss has {} rows and {} targets, expected equal numbers.",
                             loss.rows.size(), loss.targets.size()));
         const Index first = std::ssize(counts) * y.rows(), before = s.memory_tokens;
         const auto held = std::ssize(rows);

@@ -134,9 +134,6 @@ OutputFolder::OutputFolder(const fs::path& folder, OutputPlan plan)
     const fs::path& path = lock_.folder();
     std::error_code failed;
     const bool exists = fs::exists(path, failed);
-    if (exists && !fs::is_directory(path))
-        throw UsageError(
-            fmt::format("{}: is a file, expected a directory to write into.", path.string()));
     if (lock_.effective()) sweep(path);
     if (exists && !plan_.force) refuse_other_files();
     if (exists) refuse_what_is_in_the_way(Manifest::of(path));
@@ -327,6 +324,7 @@ void finish_output(const fs::path& parent) {
         if (std::string name = folder_of(entry.filename().string()); !name.empty())
             names.insert(std::move(name));
     for (const std::string& name : names) {
+        if (is_there(parent / name) && !fs::is_directory(parent / name, failed)) continue;
         const FolderLock lock(parent / name);
         if (lock.effective()) sweep(lock.folder());
     }

@@ -10,8 +10,10 @@
 #include <chrono>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "tsdiag/error.hpp"
+#include "tsdiag/file.hpp"
 #include "unfinished.hpp"
 
 namespace tsdiag {
@@ -41,14 +43,6 @@ void remove_temporary(const fs::path& folder) {
 }
 
 namespace {
-
-/// The absolute path, with symbolic links resolved where it exists.
-fs::path resolved(const fs::path& folder) {
-    std::error_code failed;
-    fs::path path = fs::weakly_canonical(fs::absolute(folder), failed);
-    if (failed) path = fs::absolute(folder).lexically_normal();
-    return path.has_filename() ? path : path.parent_path();
-}
 
 [[noreturn]] void cannot_write(const fs::path& folder, int error) {
     throw Error(fmt::format("{}: cannot be written ({}); choose another --out.", folder.string(),
@@ -106,7 +100,7 @@ bool has_no_locks(int error) {
     return error == ENOLCK || error == EOPNOTSUPP || error == ENOSYS || error == EINVAL;
 }
 
-/// Opens the lock beside the folder, or inside it where its parent is not writable.
+/// Opens the lock beside the folder, or inside it where its parent is not writable.  -1 with errno.
 int open_lock_of(const fs::path& folder, fs::path& file) {
     file = folder.parent_path() / hidden_name(folder, "lock");
     int found = open_lock(file);
@@ -114,42 +108,35 @@ int open_lock_of(const fs::path& folder, fs::path& file) {
     std::error_code failed;
     if ((error == EACCES || error == EPERM || error == EROFS) && fs::is_directory(folder, failed)) {
         file = folder / (std::string(hidden_inside) + "lock");
-        found = open_lock(file);
+        return open_lock(file);
     }
+    errno = error;
     return found;
 }
 
-void acquire(FolderLock::Held& held) {
-    // Another process may create or remove the lock in between, but not for ever: where a file
-    // system creates no files, such as /proc, it is never there.
-    constexpr int most_attempts = 1000;
-    for (int attempt = 1;; ++attempt) {
-        held.descriptor = open_lock_of(held.folder, held.file);
-        const int unopened = held.descriptor < 0 ? errno : 0;
+/// False where another process created or removed the lock in between.
+bool acquire(FolderLock::Held& held) {
+    held.descriptor = open_lock_of(held.folder, held.file);
+    if (const int error = held.descriptor < 0 ? errno : 0) {
         std::error_code failed;
-        if ((unopened == EEXIST || unopened == ENOENT) && attempt < most_attempts &&
+        if ((error == EEXIST || error == ENOENT) &&
             fs::is_directory(held.folder.parent_path(), failed))
-            continue;
-        if (unopened != 0) cannot_write(held.folder, unopened);
-        const bool locked = ::flock(held.descriptor, LOCK_EX | LOCK_NB) == 0;
-        const int error = locked ? 0 : errno;
-        if (locked && !is_named(held.descriptor, held.file) && attempt < most_attempts) {
-            ::close(held.descriptor);
-            continue;
-        }
-        if (!locked && !has_no_locks(error)) {
-            const std::string who = holder(held.descriptor);
-            ::close(held.descriptor);
-            held.descriptor = -1;
-            if (error == EINTR) continue;
-            throw UsageError(
-                fmt::format("{}: {} is writing there; wait until it ends, or choose another --out.",
-                            held.folder.string(), who));
-        }
+            return false;
+        cannot_write(held.folder, error);
+    }
+    const bool locked = ::flock(held.descriptor, LOCK_EX | LOCK_NB) == 0;
+    const int error = locked ? 0 : errno;
+    if (locked ? is_named(held.descriptor, held.file) : has_no_locks(error)) {
         held.effective = locked;
         if (locked) write_holder(held.descriptor);
-        return;
+        return true;
     }
+    const std::string who = holder(held.descriptor);
+    ::close(std::exchange(held.descriptor, -1));
+    if (locked || error == EINTR) return false;
+    throw UsageError(
+        fmt::format("{}: {} is writing there; wait until it ends, or choose another --out.",
+                    held.folder.string(), who));
 }
 
 }  // namespace
@@ -174,18 +161,26 @@ void FolderLock::Held::release() {
 }
 
 FolderLock::FolderLock(const std::filesystem::path& folder) {
-    const std::filesystem::path path = output::resolved(folder);
+    const std::filesystem::path path = place_of_folder(folder);
     static std::map<std::filesystem::path, std::weak_ptr<Held>> all;
-    const std::lock_guard guard(output::unfinished().mutex);
-    std::weak_ptr<Held>& known = all[path];
-    held_ = known.lock();
-    if (held_) return;
-    held_ = std::make_shared<Held>();
-    held_->folder = path;
-    output::make_parents(path, held_->parents);
-    output::acquire(*held_);
-    output::unfinished().locks.push_back(held_.get());
-    known = held_;
+    // Other processes may come in between, but not for ever: where a file system creates no files,
+    // such as /proc, the lock is never there.  The mutex is free between the attempts.
+    constexpr int most_attempts = 200;
+    for (int attempt = 0; attempt < most_attempts; ++attempt) {
+        if (attempt > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        const std::lock_guard guard(output::unfinished().mutex);
+        std::weak_ptr<Held>& known = all[path];
+        held_ = known.lock();
+        if (held_) return;
+        held_ = std::make_shared<Held>();
+        held_->folder = path;
+        output::make_parents(path, held_->parents);
+        if (!output::acquire(*held_)) continue;
+        output::unfinished().locks.push_back(held_.get());
+        known = held_;
+        return;
+    }
+    output::cannot_write(path, ENOENT);
 }
 
 const std::filesystem::path& FolderLock::folder() const { return held_->folder; }
@@ -196,6 +191,7 @@ void abandon_output() {
     work.mutex.lock();  // never unlocked
     for (const std::filesystem::path& one : work.temporaries) output::remove_temporary(one);
     for (FolderLock::Held* held : work.locks) held->release();
+    abandon_files();
 }
 
 }  // namespace tsdiag

@@ -49,7 +49,7 @@ std::vector<AddedTokens::Part> AddedTokens::divide(std::string_view text,
     std::size_t last = 0;      // the end of the part before
     std::size_t stripped = 0;  // white space reaches up to here from the last token
     for (std::size_t at = 0; at < text.size();) {
-        if (at % often == often - 1) deadline.require();
+        if (at % often == often - 1) deadline.require("added tokens are long and begin alike");
         PrefixIndex::Place place = index_.root();
         Id longest = none;
         std::size_t stop = at;

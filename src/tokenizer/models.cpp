@@ -10,6 +10,7 @@ namespace tsdiag::tokenizer {
 namespace {
 
 constexpr std::size_t starts_a_look = 4096;  ///< starts of tokens between two looks at the clock
+constexpr std::string_view long_pieces = "the vocabulary has long tokens that begin alike";
 
 struct Symbol {
     Id id = none;
@@ -136,7 +137,7 @@ void WordPiece::append(std::string_view word, const Deadline& deadline,
     if (characters(word) > longest_word) return give_up();
     const std::size_t before = out.size();
     for (std::size_t start = 0, steps = 0; start < word.size(); ++steps) {
-        if (steps % starts_a_look == starts_a_look - 1) deadline.require();
+        if (steps % starts_a_look == starts_a_look - 1) deadline.require(long_pieces);
         PrefixIndex::Place place = index_.root();
         if (start > 0)
             for (const char c : continuing_prefix) index_.follow(place, c);
@@ -185,7 +186,7 @@ void Unigram::append(std::string_view word, const Deadline& deadline, std::vecto
     std::size_t steps = 0;
     std::size_t at = 0;
     each_character(word, [&](std::uint32_t, std::string_view bytes) {
-        if (++steps % starts_a_look == 0) deadline.require();
+        if (++steps % starts_a_look == 0) deadline.require(long_pieces);
         const double here = best[at].score;
         bool single = false;
         PrefixIndex::Place place = index_.root();

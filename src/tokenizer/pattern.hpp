@@ -16,8 +16,8 @@ class Deadline {
     /// Three seconds, and one more for each 200 KB.
     explicit Deadline(std::size_t bytes);
     bool over() const { return std::chrono::steady_clock::now() > end_; }
-    /// Throws `FormatError` if it is over.
-    void require() const;
+    /// Throws `FormatError` if it is over, naming what took the time.
+    void require(std::string_view what) const;
 
   private:
     std::chrono::steady_clock::time_point end_;

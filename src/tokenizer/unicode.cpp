@@ -11,6 +11,7 @@
 #include <unicode/ustring.h>
 
 #include <memory>
+#include <new>
 
 #include "utf16.hpp"
 #endif
@@ -21,6 +22,15 @@ namespace {
 bool ascii_space(std::uint32_t c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 #ifdef TSDIAG_ICU
+/// A failure for another reason is one of ICU's tables.
+void require_success(UErrorCode status, std::string_view done) {
+    if (status == U_MEMORY_ALLOCATION_ERROR) throw std::bad_alloc();
+    if (U_FAILURE(status))
+        throw NotAvailable(
+            fmt::format("The text cannot be {}: tables of the library ICU are missing or damaged; "
+                        "install it again, or pass ids with --input ids:FILE.",
+                        done));
+}
 bool has_category(std::uint32_t c, std::uint32_t mask) {
     return (U_MASK(u_charType(UChar32(c))) & mask) != 0;
 }
@@ -106,9 +116,7 @@ std::string normalised(std::string_view text, Form form) {
             out.resize(std::size_t(length));
             continue;
         }
-        if (U_FAILURE(status))
-            throw FormatError(
-                fmt::format("The text cannot be normalised: {}.", u_errorName(status)));
+        require_success(status, "normalised");
         out.resize(std::size_t(length));
         return to_utf8(out);
     }
@@ -119,8 +127,7 @@ std::vector<std::size_t> grapheme_ends(std::string_view text) {
     UErrorCode status = U_ZERO_ERROR;
     const std::unique_ptr<UBreakIterator, void (*)(UBreakIterator*)> breaks(
         ubrk_open(UBRK_CHARACTER, "", wide.data(), std::int32_t(wide.size()), &status), ubrk_close);
-    if (U_FAILURE(status))
-        throw FormatError(fmt::format("The text cannot be divided: {}.", u_errorName(status)));
+    require_success(status, "divided into characters");
     std::vector<std::size_t> ends;
     BytesBefore bytes(wide);
     for (std::int32_t at = ubrk_next(breaks.get()); at != UBRK_DONE; at = ubrk_next(breaks.get()))

@@ -18,7 +18,7 @@ void JobUnits::begin(Index count) {
     std::string others;
     for (const std::string& numerics : store_.other_numerics())
         others += fmt::format("{}{}", others.empty() ? "" : "; ", numerics);
-    throw UsageError(
+    throw MissingUnits(
         others.empty()
             ? fmt::format("{}: {} of {} units are missing; run the parts that have not ended, or "
                           "the command without --part, which computes the rest.",

@@ -109,18 +109,19 @@ std::vector<JobFile> jobs_in(const fs::path& folder) {
 
 std::vector<JobStatus> job_status(const std::filesystem::path& folder) {
     namespace fs = std::filesystem;
-    std::vector<fs::path> stores = {units_folder(folder)};
-    for (const fs::path& entry : units::sorted_entries(folder))
-        if (entry.filename().string().ends_with(units::ending)) stores.push_back(entry);
-    std::vector<JobStatus> all;
-    for (const fs::path& store : stores) {
-        const std::string name = store.filename().string();
+    std::vector<std::pair<fs::path, fs::path>> stores = {{units_folder(folder), folder}};
+    for (const fs::path& entry : units::sorted_entries(folder)) {
+        const std::string name = entry.filename().string();
+        if (!name.starts_with('.') || !name.ends_with(units::ending)) continue;
         const std::size_t length = name.size() - std::string_view(units::ending).size();
+        stores.emplace_back(entry, folder / name.substr(1, length - 1));
+    }
+    std::vector<JobStatus> all;
+    for (const auto& [store, result] : stores)
         for (const units::JobFile& job : units::jobs_in(store)) {
             all.push_back(units::status_of(job));
-            all.back().result = (store.parent_path() / name.substr(1, length - 1)).string();
+            all.back().result = result.string();
         }
-    }
     return all;
 }
 

@@ -106,7 +106,7 @@ fs::path units_folder(const fs::path& folder) {
 }
 
 UnitStore::UnitStore(const fs::path& result, JobTitle title)
-    : folder_(units_folder(result)),
+    : folder_(units_folder(place_of_folder(result))),
       title_(std::move(title)),
       digest_(title_.digest()),
       worker_(worker_name()),
@@ -273,6 +273,7 @@ void UnitStore::write_worker(std::string_view state) {
 void UnitStore::flush(std::string_view state) {
     const std::lock_guard lock(mutex_);
     if (state == "failed" && dispensable_ && !made_ && seconds_since(start_) < first_write) return;
+    if (state == "failed") dispensable_ = true;  // of a folder without units nothing stays
     write_pending();
     if (made_ || (state == "done" && !dispensable_)) write_worker(state);
 }

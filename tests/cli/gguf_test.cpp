@@ -72,6 +72,22 @@ TEST(GgufByName, IsInspectedAndProbed) {
     EXPECT_THAT(probed.out, HasSubstr("LLaMA, 1 layer, d = 32, 2 heads"));
 }
 
+TEST(GgufByName, SaysWhichDimensionIsNegative) {
+    const TemporaryDirectory folder;
+    for (const std::vector<std::int64_t>& shape :
+         std::vector<std::vector<std::int64_t>>{{4, -3}, {-3}, {2, -3, 4}}) {
+        GgufWriter file;
+        file.word("general.architecture", "llama");
+        file.tensor("w", shape, 0, std::string(64, '\0'));
+        write_file(folder / "m.gguf", file.bytes());
+        const Finished found = Running(folder.path(), {"inspect", "m.gguf"}).wait();
+        EXPECT_EQ(found.code, 1);
+        expect_one_sentence(found.err);
+        EXPECT_THAT(found.err, HasSubstr("tensor 'w' has -3 as dimension"));
+        EXPECT_THAT(found.err, HasSubstr("expected no negative number"));
+    }
+}
+
 /// The ids of a text are those of the file's own tokenizer.
 TEST(GgufByName, MakesIdsOfATextByItsOwnTokenizer) {
     const TemporaryDirectory folder;

@@ -204,10 +204,6 @@ const Bad bad_inputs[] = {
      probe_words(tiny, {"--mask", "mask.npy"}), "(2), expected (8)"},
     {"config", [](auto& f) { write_file(f / "c.json", "{"); },
      probe_words(test_data() + "/golden/bert/model.safetensors", {"--config", "c.json"}), "c.json"},
-    {"no_parent",
-     [](auto& f) { write_file(f / "file", ""); },
-     {"probe", tiny, "--out", "file/out"},
-     "file"},
 };
 INSTANTIATE_TEST_SUITE_P(Inputs, EveryBadInput, testing::ValuesIn(bad_inputs),
                          [](const auto& test) { return test.param.what; });

@@ -71,6 +71,53 @@ TEST(TextOfAProgram, IsDividedByTheRanksOfLlama3) {
     EXPECT_NE(refused.err.find("has 100000 ranks of tiktoken"), std::string::npos) << refused.err;
 }
 
+/// `text` by a tokenizer.json whose model is Unigram.
+Finished by_unigram(const TemporaryDirectory& folder, const std::string& pattern,
+                    const std::string& vocabulary, const std::string& text) {
+    const std::string split = pattern.empty()
+                                  ? "null"
+                                  : R"({"type":"Split","pattern":{"Regex":")" + pattern +
+                                        R"("},"behavior":"Isolated","invert":false})";
+    write_file(folder / "t.json", R"({"pre_tokenizer":)" + split +
+                                      R"(,"model":{"type":"Unigram","unk_id":0,"vocab":[)" +
+                                      vocabulary + "]}}");
+    write_file(folder / "text", text);
+    return tsdiag(folder, {"probe", "random:gpt2,layers=1,d=8,heads=2,vocab=9", "--tokenizer",
+                           "t.json", "--text-file", "text", "--out", "out"});
+}
+
+TEST(TextOfAProgram, AWrongRegularExpressionIsToldInWords) {
+    const TemporaryDirectory folder;
+    for (const auto& [pattern, said] :
+         {std::pair{"(?<=a+)b", "has a look-behind of unlimited length"},
+          {"a{3,2}", "has a wrong number of repetitions"},
+          {"(a", "has a parenthesis without its other half"}}) {
+        const Finished found = by_unigram(folder, pattern, R"(["?",0],["a",-1])", "ab");
+        if (found.code == 3) GTEST_SKIP() << "built without ICU";
+        EXPECT_EQ(found.code, 1) << pattern;
+        expect_one_sentence(found.err);
+        EXPECT_NE(found.err.find(said), std::string::npos) << found.err;
+        EXPECT_EQ(found.err.find("U_"), std::string::npos) << found.err;
+    }
+}
+
+TEST(TextOfAProgram, ALossWithoutATargetSaysWhatItNeeds) {
+    const TemporaryDirectory folder;
+    const std::string model = "random:gpt2,layers=1,d=8,heads=2,vocab=9,tokens=8";
+    write_npy<std::int64_t>(folder / "mask.npy", "<i8", {3}, std::vector<std::int64_t>{0, 1, 0});
+    for (const std::vector<std::string>& more :
+         {std::vector<std::string>{"--tokens", "1"}, {"--tokens", "3", "--mask", "mask.npy"}}) {
+        std::vector<std::string> words = {"probe", model, "--loss", "lm", "--out", "out"};
+        words.insert(words.end(), more.begin(), more.end());
+        const Finished found = tsdiag(folder, words);
+        EXPECT_EQ(found.code, 2);
+        expect_one_sentence(found.err);
+        EXPECT_NE(found.err.find("lm needs two tokens that its mask keeps; pass longer"),
+                  std::string::npos)
+            << found.err;
+    }
+}
+
 TEST(TextOfAProgram, AFileGivesTheNumbersOfItsIds) {
     const TemporaryDirectory folder;
     const std::string sample = read_file(fs::path(char_gpt) / "sample_ids.txt");

@@ -119,7 +119,8 @@ TEST(TrainCommand, TakesNothingThatItWouldDestroy) {
     own[1] = "run/checkpoints/step-4";
     const Finished refused = tsdiag(folder, own);
     EXPECT_EQ(refused.code, 2);
-    EXPECT_THAT(refused.err, HasSubstr("is inside run"));
+    EXPECT_THAT(refused.err,
+                HasSubstr("contains run/checkpoints/step-4, which this command reads"));
     EXPECT_TRUE(std::filesystem::exists(folder / "run/checkpoints/step-4/model.safetensors"));
     const Finished nowhere = tsdiag(folder, words({"-o", ""}));
     EXPECT_EQ(nowhere.code, 2);

@@ -243,12 +243,12 @@ TEST_F(Store, MergingWhatIsMissingIsRefused) {
     try {
         units.begin(5);
         FAIL();
-    } catch (const UsageError& error) {
+    } catch (const MissingUnits& error) {
         EXPECT_THAT(error.what(), HasSubstr("5 of 5 units are missing"));
     }
     JobUnits jumped(store, true);
     jumped.go_to(2);
-    EXPECT_THROW(jumped.begin(4), UsageError);  // unit 3 alone is there
+    EXPECT_THROW(jumped.begin(4), MissingUnits);  // unit 3 alone is there
     JobTitle wider = title;
     wider.numerics = "avx512";
     UnitStore empty(result, wider);
@@ -256,7 +256,7 @@ TEST_F(Store, MergingWhatIsMissingIsRefused) {
     try {
         none.begin(2);
         FAIL();
-    } catch (const UsageError& error) {
+    } catch (const MissingUnits& error) {
         EXPECT_THAT(error.what(), HasSubstr("--mixed"));
         EXPECT_THAT(error.what(), HasSubstr("avx2"));
     }

@@ -1,0 +1,329 @@
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include <atomic>
+#include <future>
+#include <map>
+#include <regex>
+
+#include "program.hpp"
+#include "tsdiag/json.hpp"
+#include "tsdiag/output.hpp"
+
+/// Where commands write: not onto devices, links to nowhere, or what they read.
+namespace tsdiag::test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+using Words = std::vector<std::string>;
+
+const std::string tiny = "random:gpt2,layers=2,d=8,heads=2,vocab=16,tokens=8";
+
+Words with(Words words, const Words& more) {
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+}
+
+/// Everything below `folder`: what it is, and the bytes of files and links.
+std::map<std::string, std::string> state_of(const fs::path& folder) {
+    std::map<std::string, std::string> out;
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
+        const fs::file_type type = entry.symlink_status().type();
+        std::string& said = out[entry.path().lexically_relative(folder).string()];
+        said = std::to_string(int(type)) + " ";
+        if (type == fs::file_type::regular) said += read_file(entry.path());
+        if (type == fs::file_type::symlink) said += fs::read_symlink(entry.path()).string();
+    }
+    return out;
+}
+
+/// Fails where it takes longer, as what computes first would.
+Finished soon(const fs::path& folder, const Words& words) {
+    Running running(folder, words);
+    constexpr int tries = 1500;
+    for (int i = 0; i < tries && !running.ended(); ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_TRUE(running.ended()) << testing::PrintToString(words);
+    if (!running.ended()) running.signal(SIGKILL);
+    return running.wait();
+}
+
+/// A measured result in "a".
+class Places : public testing::Test {
+  protected:
+    void SetUp() override { measure("a", "1"); }
+    void measure(const std::string& out, const std::string& seed) {
+        const Finished done = tsdiag(folder, {"probe", tiny, "--tokens", "4", "--seed", seed,
+                                              "--no-report", "-q", "-o", out});
+        ASSERT_EQ(done.code, 0) << done.err;
+    }
+    Finished run(const Words& words) { return tsdiag(folder, words); }
+    /// Nothing is written, and a sentence says why.
+    void refused(const Words& words, const std::string& sentence, int code = 2) {
+        SCOPED_TRACE(testing::PrintToString(words));
+        const auto before = state_of(folder.path());
+        const Finished found = soon(folder.path(), words);
+        EXPECT_EQ(found.code, code) << found.err;
+        expect_one_sentence(found.err);
+        EXPECT_THAT(found.err, HasSubstr(sentence));
+        EXPECT_TRUE(state_of(folder.path()) == before);
+    }
+    TemporaryDirectory folder;
+    const Words exported = {"export", "a", "--to", "jsonl"};
+};
+
+TEST_F(Places, AnExportIsWrittenIntoAPipeAndThroughALink) {
+    const std::string text = run(exported).out;
+    ASSERT_GT(text.size(), 1000u);
+    ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+    fs::create_symlink("pipe", folder / "to-pipe");
+    for (const char* name : {"pipe", "to-pipe"}) {
+        for (const Words& force : {Words{}, Words{"--force"}}) {
+            const int held = open((folder / "pipe").c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
+            std::atomic<bool> over{false};
+            auto seen = std::async(std::launch::async, [&] {
+                std::string all, some(1 << 16, '\0');
+                for (bool last = false; !last;) {
+                    last = over;
+                    ssize_t count = 0;
+                    while ((count = read(held, some.data(), some.size())) > 0)
+                        all.append(some, 0, std::size_t(count));
+                    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                }
+                return all;
+            });
+            const Finished done = soon(folder.path(), with(with(exported, {"-o", name}), force));
+            over = true;
+            EXPECT_EQ(done.code, 0) << done.err;
+            EXPECT_TRUE(fs::is_fifo(folder / "pipe")) << name;
+            EXPECT_TRUE(seen.get() == text);
+            close(held);
+        }
+    }
+    fs::create_symlink("/dev/stdout", folder / "to-stdout");
+    for (const Words& force : {Words{}, Words{"--force"}})
+        EXPECT_TRUE(run(with(with(exported, {"-o", "to-stdout"}), force)).out == text);
+    EXPECT_TRUE(fs::is_symlink(folder / "to-stdout"));
+
+    write_file(folder / "file", "mine");
+    fs::create_symlink("file", folder / "to-file");
+    refused(with(exported, {"-o", "to-file"}), "to-file exists");
+    EXPECT_EQ(run(with(exported, {"-o", "to-file", "--force"})).code, 0);
+    EXPECT_TRUE(fs::is_symlink(folder / "to-file"));
+    EXPECT_TRUE(read_file(folder / "file") == text);
+
+    fs::create_symlink("nowhere", folder / "dangling");
+    fs::create_directory(folder / "folder");
+    refused(with(exported, {"-o", "dangling", "--force"}), "a link that leads nowhere");
+    refused(with(exported, {"-o", "folder", "--force"}), "is a folder, expected a file");
+    EXPECT_EQ(run(with(exported, {"-o", "/proc/tsdiag-test"})).code, 1);
+}
+
+/// Commands that write a folder, each so large that it would not end here.
+const std::vector<Words>& writers() {
+    static const std::vector<Words> all = {
+        {"probe", tiny, "--tokens", "8", "--trials", "10000000", "-q"},
+        {"probe", tiny, "--tokens", "8", "--trials", "10000000", "-q", "--part", "1/2"},
+        {"check", "tse.lemma2.4", "--trials", "10000000", "-q"},
+        {"figure", "tse.fig2", "--trials", "100000", "-q"},
+        {"train", tiny, "--data", "copy:3", "--tokens", "5", "--steps", "100000000", "-q"},
+        {"init", "random:gpt2"},
+        {"compare", "a", "a", "-q"},
+        {"gradients", "log.csv", "--resamples", "100", "-q"},
+        {"watch", "empty", "-q"},
+        {"export", "a", "--to", "parquet"},
+        {"export", "a", "--to", "tensorboard"},
+        {"manual"}};
+    return all;
+}
+
+TEST_F(Places, AFolderIsRefusedBeforeAnythingIsComputed) {
+    std::string log = "step,grad_norm\n";
+    for (int t = 0; t < 40; ++t) log += std::to_string(t) + ',' + std::to_string(1 + t % 7) + '\n';
+    write_file(folder / "log.csv", log);
+    fs::create_directory(folder / "empty");
+    write_file(folder / "file", "mine");
+    fs::create_symlink("file", folder / "to-file");
+    fs::create_symlink("nowhere", folder / "dangling");
+    fs::create_symlink("loop", folder / "loop");
+    ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+    for (const Words& words : writers()) {
+        for (const char* place : {"file", "to-file", "pipe", "file/below"})
+            refused(with(words, {"-o", place}), "is a file, expected a directory to write into");
+        for (const char* place : {"dangling", "loop", "dangling/below"})
+            refused(with(words, {"-o", place}),
+                    "is a link that leads nowhere, expected a directory to write into");
+    }
+}
+
+TEST_F(Places, NothingIsWrittenOntoIntoOrAboveWhatIsRead) {
+    measure("b", "2");
+    ASSERT_EQ(run({"init", tiny, "-o", "models/m"}).code, 0);
+    fs::create_directory(folder / "logs");
+    std::string log = "step,grad_norm\n";
+    for (int t = 0; t < 40; ++t) log += std::to_string(t) + ',' + std::to_string(1 + t % 7) + '\n';
+    write_file(folder / "logs/log.csv", log);
+    write_file(folder / "logs/text", std::string(4000, 'a'));
+    fs::create_symlink("a", folder / "to-a");
+    fs::create_symlink("models/m", folder / "to-m");
+    fs::create_hard_link(folder / "a/metrics.csv", folder / "metrics");
+    const std::string why = "which this command reads; choose another --out";
+    for (const Words& words : std::vector<Words>{
+             {"compare", "a", "b", "-q", "-o", "a"},
+             {"compare", "a", "b", "-q", "-o", "b/../b/."},
+             {"compare", "a", "to-a", "-q", "-o", "a"},
+             {"compare", "a", "b", "-q", "-o", "to-a"},
+             {"compare", "a", "b", "-q", "-o", "b/below/it"},
+             {"compare", "a:0", "a:last", "-q", "-o", "a"},
+             {"compare", "a", "b", "-q", "--force", "-o", "."},
+             {"export", "a", "--to", "jsonl", "--force", "-o", "a/metrics.csv"},
+             {"export", "to-a", "--to", "jsonl", "-o", "a/new"},
+             {"export", "a", "--to", "parquet", "--force", "-o", "to-a"},
+             {"export", "a", "--to", "tensorboard", "-o", "a/events"},
+             {"probe", "models/m", "--tokens", "4", "--force", "-o", "models/m"},
+             {"probe", "to-m", "--tokens", "4", "--force", "-o", "models/m"},
+             {"probe", "models/m", "--tokens", "4", "-o", "to-m/below"},
+             {"probe", "models/m", "--tokens", "4", "--force", "-o", "models"},
+             {"probe", "models/m/model.safetensors", "--tokens", "4", "--force", "-o", "models/m"},
+             {"probe", "models/m", "--tokens", "4", "--part", "1/2", "-o", "models/m/x"},
+             {"watch", "models", "--once", "-o", "models/m"},
+             {"figure", "devil.fig2b", "--model", "models/m", "-o", "models/m"},
+             {"gradients", "logs/log.csv", "--force", "-o", "logs"},
+             {"gradients", "logs", "-o", "logs/x"},
+             {"train", "models/m", "--data", "copy:3", "--tokens", "5", "--steps", "1", "--force",
+              "-o", "models/m"},
+             {"train", "random:gpt2,layers=1,d=8,heads=2", "--data", "text:logs/text", "--tokens",
+              "5", "--steps", "1", "-o", "logs", "--force"}})
+        refused(words, why);
+}
+
+/// A law over the options: one that names a file to be read protects it.
+TEST_F(Places, EveryOptionThatNamesAFileProtectsIt) {
+    fs::create_directories(folder / "box/devil.fig2b");
+    write_file(folder / "box/x", "");
+    write_file(folder / "box/devil.fig2b/x", "");
+    const std::regex named("(--[a-z-]+) (FILE|FILE.npy|KIND|PATH)\\b");
+    std::size_t count = 0;
+    for (const Words& words :
+         std::vector<Words>{{"probe", tiny, "--tokens", "4"},
+                            {"watch", "a", "--once", "--settle", "0"},
+                            {"check", "tse.lemma2.4"},
+                            {"figure", "devil.fig2b"},
+                            {"gradients", "a/metrics.csv"},
+                            {"train", tiny, "--data", "copy:3", "--tokens", "5", "--steps", "1"},
+                            {"init", tiny}}) {
+        const std::string help = run({words.front(), "--help"}).out;
+        for (std::sregex_iterator at(help.begin(), help.end(), named), end; at != end; ++at) {
+            const std::string option = (*at)[1];
+            if (option == "--data") continue;  // given already, or not taken
+            // `figure` writes a folder for each.
+            const std::string read = words.front() == "figure" ? "box/devil.fig2b/x" : "box/x";
+            refused(with(words, {option, read, "--force", "-o", "box"}),
+                    " contains " + read + ", which this command reads");
+            ++count;
+        }
+    }
+    EXPECT_GE(count, 20u);
+}
+
+TEST_F(Places, MergeWritesWhatItsArgumentNames) {
+    const Words probe = {"probe", tiny, "--tokens", "4", "--trials", "4", "--no-report", "-q"};
+    for (const char* part : {"1/2", "2/2"})
+        ASSERT_EQ(run(with(probe, {"--part", part, "-o", "r"})).code, 0);
+    fs::rename(folder / ".r.tsdiag-units", folder / ".s.tsdiag-units");
+    measure("r", "7");
+    const auto other = state_of(folder.path() / "r");
+    const Finished merged = run({"merge", "s"});
+    EXPECT_EQ(merged.code, 0) << merged.err;
+    EXPECT_TRUE(state_of(folder.path() / "r") == other);
+    ASSERT_EQ(run(with(probe, {"-o", "whole"})).code, 0);
+    EXPECT_TRUE(read_file(folder / "s/metrics.csv") == read_file(folder / "whole/metrics.csv"));
+    EXPECT_THAT(names_in(folder.path()), testing::ElementsAre("a", "r", "s", "whole"));
+
+    const Words figure = {"figure",    "tse.fig2",  "--trials",  "2",         "--reading",
+                          "d=16",      "--reading", "heads=2",   "--reading", "ffn=8",
+                          "--reading", "tokens=8",  "--reading", "layers=2",  "-q"};
+    ASSERT_EQ(run(with(figure, {"--part", "1/1", "-o", "figures"})).code, 0);
+    fs::rename(folder / "figures", folder / "moved");
+    const Finished again = run({"merge", "moved"});
+    EXPECT_EQ(again.code, 0) << again.err;
+    EXPECT_TRUE(fs::exists(folder / "moved/tse.fig2/run.json"));
+    EXPECT_FALSE(fs::exists(folder / "figures"));
+    refused({"merge", "figures"}, "has no finished units", 1);
+}
+
+TEST_F(Places, PagesReplaceOnlyPages) {
+    ASSERT_EQ(run({"manual", "-o", "man"}).code, 0);
+    const auto pages = state_of(folder.path() / "man");
+    write_file(folder / "man/other.1", "mine");
+    EXPECT_EQ(run({"manual", "-o", "man"}).code, 0);
+    write_file(folder / "man/tsdiag-probe.1", "mine");
+    refused({"manual", "-o", "man"}, "tsdiag-probe.1: was not written by tsdiag");
+    fs::remove(folder / "man/tsdiag-probe.1");
+    fs::create_symlink("nowhere", folder / "man/tsdiag-probe.1");
+    refused({"manual", "-o", "man"}, "a link that leads nowhere");
+    refused({"submit", "--dry-run", "manual", "-o", "new"}, "expected figure, check or probe");
+}
+
+TEST_F(Places, SubmitReplacesNothing) {
+    fs::create_symlink("nowhere", folder / "tsdiag-probe.sbatch");
+    const Words submit = {"submit", "probe", tiny, "--out"};
+    const Finished found = run(with(submit, {"result"}));
+    EXPECT_EQ(found.code, 2);
+    EXPECT_THAT(found.err, HasSubstr("tsdiag-probe.sbatch: exists"));
+    EXPECT_TRUE(fs::is_symlink(folder / "tsdiag-probe.sbatch"));
+    refused(with(submit, {"a/metrics.csv"}), "is a file, expected a directory");
+}
+
+/// The disk is full at its first units.
+TEST_F(Places, APartThatCannotKeepItsUnitsLeavesNoFolder) {
+    const Finished found =
+        Running::shell(folder.path(), "ulimit -f 2; exec \"$TSDIAG\" probe " + tiny +
+                                          " --tokens 4 --trials 4 -q --part 1/2 -o out")
+            .wait();
+    EXPECT_EQ(found.code, 1);
+    expect_one_sentence(found.err);
+    EXPECT_THAT(found.err, HasSubstr(".units: cannot be written"));
+    EXPECT_THAT(names_in(folder.path()), testing::ElementsAre("a"));
+}
+
+/// A table that takes long to write.
+TEST_F(Places, AnInterruptedExportLeavesNothing) {
+    const std::string curves = read_file(folder / "a/curves.csv");
+    const std::string head = curves.substr(0, curves.find('\n') + 1);
+    const std::string row =
+        curves.substr(head.size(), curves.find('\n', head.size()) + 1 - head.size());
+    std::string many = head;
+    for (int i = 0; i < 200'000; ++i) many += row;
+    write_file(folder / "a/curves.csv", many);
+    Json run = Json::parse(read_file(folder / "a/run.json"), "run.json");
+    Json tables = run["tables"];
+    tables.set("curves.csv", *sha256_of(folder / "a/curves.csv"));
+    run.set("tables", std::move(tables));
+    write_file(folder / "a/run.json", run.dump(2));
+    write_file(folder / "out", "mine");
+    const auto half = [&] {
+        for (const std::string& name : names_in(folder.path()))
+            if (name.ends_with(".tmp")) return true;
+        return false;
+    };
+    bool seen = false;
+    for (int attempt = 0; attempt < 20 && !seen; ++attempt) {
+        write_file(folder / "out", "mine");
+        Running running(folder.path(), with(exported, {"-o", "out", "--force"}));
+        while (!running.ended() && !half()) std::this_thread::yield();
+        running.signal(attempt % 2 ? SIGINT : SIGTERM);
+        const Finished done = running.wait();
+        if (done.code == 0) continue;  // it had ended
+        seen = true;
+        EXPECT_EQ(done.code, 130) << done.err;
+        EXPECT_TRUE(read_file(folder / "out") == "mine");
+        EXPECT_THAT(names_in(folder.path()), testing::ElementsAre("a", "out"));
+    }
+    EXPECT_TRUE(seen);
+}
+
+}  // namespace
+}  // namespace tsdiag::test
