@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "tsdiag/json.hpp"
+
 /// Reading and writing whole files.
 namespace tsdiag {
 
@@ -14,6 +16,10 @@ inline constexpr std::uint64_t longest_file = std::uint64_t{4} << 30;
 /// has more than `most` bytes.
 std::string file_text(const std::filesystem::path& file, std::string_view expected,
                       std::uint64_t most = longest_file);
+
+/// The JSON text that a regular file is, of at most `most` bytes (`longest_json` and the others).
+Json file_json(const std::filesystem::path& file, std::string_view expected,
+               std::uint64_t most = longest_json);
 
 /// Writes `text` to a temporary name beside `file`, flushes it to the disk and renames it: a reader
 /// sees the old file or the whole new one.  Throws `Error` naming file and cause (disk full,

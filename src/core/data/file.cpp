@@ -63,6 +63,10 @@ std::string file_text(const std::filesystem::path& file, std::string_view expect
     return text;
 }
 
+Json file_json(const std::filesystem::path& file, std::string_view expected, std::uint64_t most) {
+    return Json::parse(file_text(file, expected, most), file.string(), most);
+}
+
 void write_atomically(const std::filesystem::path& file, std::string_view text) {
     static std::atomic<unsigned> serial{0};
     const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
