@@ -298,8 +298,9 @@ Extent value_extent(const Grid& grid) {
         const double most = std::max(std::abs(e.low), std::abs(e.high));
         e = {-most, most};
     }
-    if (e.high - e.low <= 1e-12 * std::max(std::abs(e.low), std::abs(e.high))) {
-        const double margin = e.high == 0 ? 0.5 : 0.1 * std::abs(e.high);
+    const double size = std::max(std::abs(e.low), std::abs(e.high));
+    if (e.high - e.low <= std::max(1e-12 * size, smallest)) {
+        const double margin = size < smallest ? 0.5 : 0.1 * size;
         e = {std::max(e.low - margin, -largest), std::min(e.high + margin, largest)};
     }
     return e;

@@ -106,6 +106,11 @@ class Backend {
 
     /// out = alpha op(a) op(b).  b.batch divides a.batch: batch i of a meets batch i /
     /// (a.batch/b.batch) of b.
+    ///
+    /// For programs with signal handlers: a thread of the CPU computes float32 products with its
+    /// stack pointer on the heap (oneDNN).  It blocks the signals that can wait, a timer's or a
+    /// profiler's, for some milliseconds at most, and has an alternate stack; a handler of SIGBUS,
+    /// SIGSEGV, SIGFPE, SIGILL, SIGSYS or SIGTRAP needs SA_ONSTACK.
     virtual void matmul(View out, View a, View b, Transpose t, double alpha) const = 0;
     /// y = op(a) x, the vectors (b, m, 1) and (b, k, 1) contiguous and in float64, the sums in
     /// double for any type of a.

@@ -131,8 +131,9 @@ std::optional<std::span<const T>> as_is(const RawTensor& tensor);
 
 /// Installs a SIGBUS handler: where a page of a mapped file cannot be read (file truncated
 /// meanwhile, disk failure), it calls `lost` with the path.  `lost` runs in the signal handler of
-/// the faulting thread: it may call async-signal-safe functions only and must not return.  Any
-/// other SIGBUS has its default effect.
+/// the faulting thread, on the alternate stack of a thread that has multiplied (backend.hpp), at
+/// least 64 KiB: it may call async-signal-safe functions only and must not return.  Any other
+/// SIGBUS has its default effect.
 void watch_mapped_files(void (*lost)(const char* path));
 
 /// Throws `FormatError` where a file mapped since the last call has changed (length, modification

@@ -54,7 +54,9 @@ struct SubmitOptions {
     int nodes = 1, tasks_per_node = 1, cpus_per_task = 0;  ///< 0: as the partition says
     int parts = 0;  ///< an array of so many parts in place of MPI; 0: none
 };
-/// The batch script.  The command resumes by itself, so that the job may be requeued.
+/// The batch script.  The command resumes by itself, so that the job may be requeued.  Throws
+/// `UsageError` for a control character in any text, and in what stands on a line of #SBATCH for
+/// all that Slurm reads otherwise there (white space, quotes, backslash, #).
 std::string sbatch_script(const SubmitOptions& options);
 
 }  // namespace tsdiag

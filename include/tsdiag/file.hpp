@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "tsdiag/json.hpp"
+
 /// Reading and writing whole files.
 namespace tsdiag {
 
@@ -14,6 +16,10 @@ inline constexpr std::uint64_t longest_file = std::uint64_t{4} << 30;
 /// has more than `most` bytes.
 std::string file_text(const std::filesystem::path& file, std::string_view expected,
                       std::uint64_t most = longest_file);
+
+/// The JSON text that a regular file is, of at most `most` bytes (`longest_json` and the others).
+Json file_json(const std::filesystem::path& file, std::string_view expected,
+               std::uint64_t most = longest_json);
 
 /// What is written to a name: a new file, one in place of a regular file, which may be behind a
 /// symbolic link, or bytes into a pipe or a character device.

@@ -10,6 +10,14 @@
 /// A JSON value, as in config.json, safetensors headers, pickled hyper-parameters and run.json.
 namespace tsdiag {
 
+/// The longest texts that are parsed, in bytes, by what they are: several times those that exist,
+/// and no more, since a hostile text takes many times its size in memory.
+inline constexpr std::uint64_t longest_json = 8 << 20;    ///< config.json with 21 843 names: 2 MB
+inline constexpr std::uint64_t longest_index = 32 << 20;  ///< of shards: 91 991 tensors, 9 MB
+inline constexpr std::uint64_t longest_vocabulary = 64 << 20;  ///< tokenizer.json: up to 40 MB
+inline constexpr std::uint64_t longest_result = 64 << 20;      ///< run.json: 200 bytes a spectrum
+inline constexpr std::uint64_t longest_history = 256 << 20;    ///< trainer_state.json: 150 a step
+
 class Json {
   public:
     using Array = std::vector<Json>;
@@ -60,12 +68,15 @@ class Json {
     Json& push(Json value);
 
     /// Text; `indent` < 0 is one line.  Doubles use the shortest form that round-trips.
-    /// Throws `NonFiniteError` on NaN or infinity: JSON has none.
+    /// NaN and infinities are null, as what is undefined is: JSON has none.
     std::string dump(int indent = -1) const;
 
-    /// Reads one JSON text.  Strict: UTF-8, no duplicate keys, only white space after the value,
-    /// nesting at most 200.  Throws `FormatError` with the byte offset; `source` names the file.
-    static Json parse(std::string_view text, std::string_view source);
+    /// Reads one JSON text.  Strict: at most `most` bytes of UTF-8, no duplicate keys, only white
+    /// space after the value, nesting at most 200.  Throws `FormatError` with the byte offset;
+    /// `source` names the file.  Memory: 40 bytes a value, 32 a key, and long texts; up to 45 times
+    /// the text (a list of digits), 2 to 5 times that of real files.
+    static Json parse(std::string_view text, std::string_view source,
+                      std::uint64_t most = longest_json);
 
   private:
     /// The members, and an index by key once `set` has seen many of them.

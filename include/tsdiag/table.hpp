@@ -67,13 +67,16 @@ struct Map {
 class Sink {
   public:
     virtual ~Sink() = default;
-    /// Throws `NonFiniteError` naming metric and place when a value is not finite.
     virtual void scalar(const Place& at, std::string_view metric, const Value& value) = 0;
     virtual void point(const Place& at, std::string_view curve, double x, const Value& y) = 0;
     virtual void matrix(Map map) = 0;
 };
 
-/// Aggregates samples: value = mean of the samples' values (Welford), stderr = sd/sqrt(count),
+/// Aggregates samples.  Here, and only here, a value or mean that is not finite, or has a bound
+/// that is not, is undefined with that as its reason, and a matrix with such an entry is left out:
+/// it takes no other number with it.  Throws `NonFiniteError` naming the place of such an abscissa.
+///
+/// Value = mean of the samples' values (Welford), stderr = sd/sqrt(count),
 /// count = how many were defined; low, high = means of the samples' bounds, where a certified value
 /// is its own bound, empty when no sample had any; note = the first reason.  A standard error needs
 /// two samples. Rows come out in the order in which their keys first appeared.  Cost: O(1) a value.

@@ -28,8 +28,6 @@ constexpr std::array<std::string_view, 8> suffixes = {".safetensors", ".bin", ".
 constexpr std::array<std::string_view, 5> beside_the_model = {"training_args.bin", "optimizer.",
                                                               "scheduler.", "rng_state", "scaler."};
 
-constexpr std::size_t longest_index = 256u << 20;
-
 bool is_shard(const std::string& name) { return name.find("-of-0") != std::string::npos; }
 
 /// The files of `directory` that may be a model, sorted.
@@ -62,11 +60,7 @@ struct Index {
 
 Index read_index(const fs::path& path) {
     const auto file = MappedFile::open(path);
-    if (file->bytes().size() > longest_index)
-        refuse(file->path(), fmt::format("has {} bytes, expected an index of shards of at most {}. "
-                                         "Check the path.",
-                                         file->bytes().size(), longest_index));
-    const Json json = Json::parse(text_of(file->bytes()), file->path());
+    const Json json = Json::parse(text_of(file->bytes()), file->path(), longest_index);
     const Json& map = json["weight_map"];
     if (!map.is_object() || map.object().empty())
         refuse(file->path(),

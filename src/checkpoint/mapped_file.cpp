@@ -178,7 +178,7 @@ void watch_mapped_files(void (*lost)(const char* path)) {
     checkpoint::lost_page = lost;
     struct sigaction action {};
     action.sa_sigaction = checkpoint::on_bus_error;
-    action.sa_flags = SA_SIGINFO;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
     ::sigemptyset(&action.sa_mask);
     ::sigaction(SIGBUS, &action, nullptr);
 }

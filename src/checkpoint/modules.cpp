@@ -14,8 +14,6 @@ namespace {
 namespace fs = std::filesystem;
 using checkpoint::refuse;
 
-constexpr std::uint64_t longest_list = std::uint64_t{1} << 20;
-
 /// "Pooling" of "sentence_transformers.models.Pooling".
 std::string last_word(const std::string& type) { return type.substr(type.rfind('.') + 1); }
 
@@ -34,7 +32,7 @@ ModuleFolder module_folder(const fs::path& path) {
     ModuleFolder out{path, {}};
     if (!fs::is_directory(path, error) || !fs::is_regular_file(list, error)) return out;
     const std::string source = list.string();
-    const Json modules = Json::parse(file_text(list, "a list of modules", longest_list), source);
+    const Json modules = file_json(list, "a list of modules");
     if (!modules.is_array())
         refuse(source, "is not a list, expected the modules of a sentence transformer.");
     std::vector<std::string> folders;

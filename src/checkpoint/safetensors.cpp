@@ -66,7 +66,7 @@ Header read_header(const MappedFile& file) {
                            "{}. It is truncated; download it again.",
                            bytes.size() - length_size, length));
     const auto n = std::size_t(length);
-    Json json = Json::parse(text_of(bytes.subspan(length_size, n)), file.path());
+    Json json = Json::parse(text_of(bytes.subspan(length_size, n)), file.path(), longest_header);
     if (!json.is_object())
         refuse(file.path(),
                "has a safetensors header that is not a JSON object. Save the file again.");

@@ -94,7 +94,7 @@ void write_description(Json run, const fs::path& folder, const char* name, const
 
 Json read_description(const fs::path& folder) {
     const fs::path file = folder / "run.json";
-    Json run = Json::parse(read_text(file), file.string());
+    Json run = file_json(file, "a file written by tsdiag", longest_result);
     require_digests(folder, run);
     return run;
 }

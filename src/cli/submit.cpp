@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "commands.hpp"
 #include "json_outputs.hpp"
@@ -22,11 +23,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The folder of the result; empty: none was named.
-std::string result_of(const Command& command) {
-    if (const auto* figure = std::get_if<FigureCommand>(&command)) return figure->out;
-    if (const auto* check = std::get_if<CheckCommand>(&command)) return check->out;
-    if (const auto* probe = std::get_if<ProbeCommand>(&command)) return probe->out;
+/// The command's name, and the folder of its result; empty: none was named.
+std::pair<std::string, std::string> name_and_result(const Command& command) {
+    if (const auto* figure = std::get_if<FigureCommand>(&command)) return {"figure", figure->out};
+    if (const auto* check = std::get_if<CheckCommand>(&command)) return {"check", check->out};
+    if (const auto* probe = std::get_if<ProbeCommand>(&command)) return {"probe", probe->out};
     throw UsageError("submit: expected figure, check or probe, which several processes can share.");
 }
 
@@ -58,7 +59,7 @@ int run_command(const SubmitCommand& command) {
         throw UsageError("submit: expected a command: figure, check or probe with its options.");
     std::vector<const char*> argv = {command_line().front().c_str()};
     for (const std::string& word : command.words) argv.push_back(word.c_str());
-    const std::string result = result_of(parse(int(argv.size()), argv.data()));
+    const auto [name, result] = name_and_result(parse(int(argv.size()), argv.data()));
     if (result.empty()) throw UsageError("submit: name the folder of the result by --out DIR.");
     place_of_folder(result);  // refuses now what the job would refuse
     SubmitOptions options = command.slurm;
@@ -68,7 +69,7 @@ int run_command(const SubmitCommand& command) {
             "--ranks.");
     options.words = command.words;
     options.result = result;
-    options.name = "tsdiag-" + command.words.front();
+    options.name = "tsdiag-" + name;
     std::error_code failed;
     if (const fs::path program = fs::read_symlink("/proc/self/exe", failed); !failed)
         options.program = program.string();

@@ -329,7 +329,7 @@ void Watch::read_told() {
     const fs::path file = fs::path(out_) / parts_folder / told_folder / told_file;
     std::error_code failed;
     if (!fs::exists(file, failed)) return;
-    const Json all = Json::parse(file_text(file, "a file written by tsdiag"), file.string());
+    const Json all = file_json(file, "a file written by tsdiag");
     for (const Json& one : all.array()) {
         if (!one["kind"].is_string() || !one["step"].is_integer() || !one["number"].is_string())
             throw FormatError(

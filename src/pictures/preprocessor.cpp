@@ -24,7 +24,6 @@ constexpr Triple halves{0.5, 0.5, 0.5}, imagenet_mean{0.485, 0.456, 0.406},
     imagenet_deviation{0.229, 0.224, 0.225}, clip_mean{0.48145466, 0.4578275, 0.40821073},
     clip_deviation{0.26862954, 0.26130258, 0.27577711};
 constexpr double per_byte = 1.0 / 255;
-constexpr std::uint64_t longest_preprocessor = 1 << 20;
 constexpr Index largest_side = 65535;
 
 /// A processor of Hugging Face: what keys mean that its file lacks.
@@ -522,7 +521,7 @@ Preprocessor parse_preprocessor(std::string_view text, std::string_view source,
 Preprocessor open_preprocessor(const fs::path& file, std::string_view family) {
     std::error_code failed;
     const fs::path path = fs::is_directory(file, failed) ? file / "preprocessor_config.json" : file;
-    return parse_preprocessor(file_text(path, "a preprocessor_config.json", longest_preprocessor),
+    return parse_preprocessor(file_text(path, "a preprocessor_config.json", longest_json),
                               path.string(), family);
 }
 
@@ -533,8 +532,7 @@ fs::path preprocessor_file(const fs::path& checkpoint) {
     fs::path own = folder / "preprocessor_config.json", config = folder / "config.json";
     if (fs::exists(own, failed)) return own;
     if (!fs::exists(config, failed)) return {};
-    const Json json =
-        Json::parse(file_text(config, "a config.json", longest_preprocessor), config.string());
+    const Json json = file_json(config, "a config.json");
     return json["pretrained_cfg"].is_object() ? config : fs::path();
 }
 

@@ -26,18 +26,17 @@ constexpr std::string_view not_finite = "NaN or infinity in the data";
 
 /// Turns non-finite values into undefined ones where non-finite data are allowed, and says of a
 /// number of P over channels that it is one.
-class Measurement::FiniteSink final : public Sink {
+class Measurement::ProfiledSink final : public Sink {
   public:
-    FiniteSink(Sink& out, const MeasurementSettings& settings)
-        : out_(out), allow_(settings.allow_nonfinite), profile_(settings.profile) {}
+    ProfiledSink(Sink& out, const MeasurementSettings& settings)
+        : out_(out), profile_(settings.profile) {}
     void scalar(const Place& at, std::string_view metric, const Value& value) override {
         const Metric* known = channels_ > 0 ? find_metric(metric) : nullptr;
-        out_.scalar(at, metric,
-                    made_finite(known && known->of == Of::head ? of_channels(value) : value));
+        out_.scalar(at, metric, known && known->of == Of::head ? of_channels(value) : value);
         if (profile_) profile_->mark(Cost::metric, metric, at.layer);
     }
     void point(const Place& at, std::string_view curve, double x, const Value& y) override {
-        out_.point(at, curve, x, made_finite(y));
+        out_.point(at, curve, x, y);
         if (profile_) profile_->mark(Cost::metric, curve, at.layer);
     }
     void matrix(Map map) override {
@@ -56,20 +55,13 @@ class Measurement::FiniteSink final : public Sink {
         value.note = value.note.empty() ? said : said + "; " + value.note;
         return value;
     }
-    Value made_finite(const Value& value) const {
-        const auto bad = [](const std::optional<double>& v) { return v && !std::isfinite(*v); };
-        if (allow_ && (bad(value.value) || bad(value.low) || bad(value.high)))
-            return undefined(std::string(not_finite));
-        return value;
-    }
     Sink& out_;
-    bool allow_;
     Profile* profile_;
     Index channels_ = 0;
 };
 
 Measurement::Measurement(MeasurementSettings settings, Sink& out)
-    : settings_(std::move(settings)), sink_(std::make_unique<FiniteSink>(out, settings_)) {
+    : settings_(std::move(settings)), sink_(std::make_unique<ProfiledSink>(out, settings_)) {
     ProbeSettings common;
     common.by_name = settings_.by_name;
     common.heads = settings_.heads;

@@ -100,7 +100,7 @@ class Measurement final : public Observer {
     Totals take_totals() { return std::exchange(totals_, {}); }
 
   private:
-    class FiniteSink;
+    class ProfiledSink;
     struct Driven {
         const ProbeEntry* entry;
         std::unique_ptr<Probe> probe;
@@ -144,7 +144,7 @@ class Measurement final : public Observer {
     bool spoiled(const Attention& event);
 
     MeasurementSettings settings_;
-    std::unique_ptr<FiniteSink> sink_;
+    std::unique_ptr<ProfiledSink> sink_;
     std::vector<std::pair<const ProbeEntry*, ProbeSettings>> wanted_;
     std::map<Index, std::unique_ptr<Sample>> open_;  ///< by number; layer not yet complete
     std::vector<std::unique_ptr<Sample>> idle_;      ///< free to be reused

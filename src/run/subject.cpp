@@ -17,11 +17,10 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr std::string_view random_prefix = "random:";
-constexpr std::uint64_t longest_config = std::uint64_t{64} << 20, longest_map = 1 << 20;
+constexpr std::uint64_t longest_map = 1 << 20;
 
 Json read_json(const fs::path& path) {
-    const std::string text = file_text(path, "a config.json", longest_config);
-    Json json = Json::parse(text, path.string());
+    Json json = file_json(path, "a config.json");
     if (!json.is_object())
         throw FormatError(
             fmt::format("{}: is not a JSON object, expected a config.json.", path.string()));

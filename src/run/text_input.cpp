@@ -48,8 +48,7 @@ void require_own_case(const std::filesystem::path& folder) {
          at.increment(failed)) {
         const std::string name = at->path().filename().string();
         if (!name.starts_with("sentence_") || !name.ends_with("_config.json")) continue;
-        const Json config =
-            Json::parse(file_text(at->path(), "a configuration"), at->path().string());
+        const Json config = file_json(at->path(), "a configuration");
         if (const Json& lower = config["do_lower_case"];
             !lower.is_null() && !(lower.is_bool() && !lower.boolean()))
             throw FormatError(

@@ -82,11 +82,10 @@ void Component::refuse_value(std::string_view key) const {
 }
 
 Json json_beside(const std::filesystem::path& folder, const char* name) {
-    constexpr std::uint64_t largest = std::uint64_t{64} << 20;
     const std::filesystem::path file = folder / name;
     std::error_code failed;
     if (!std::filesystem::exists(file, failed)) return {};
-    return Json::parse(file_text(file, "a configuration", largest), file.string());
+    return file_json(file, "a configuration");
 }
 
 }  // namespace tsdiag::tokenizer

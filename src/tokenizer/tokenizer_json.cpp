@@ -155,8 +155,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::uint64_t largest_tokenizer = std::uint64_t{256} << 20;
-
 /// A tokenizer.json, not a file of weights or a folder.
 bool names_tokenizer(const fs::path& path) {
     std::error_code failed;
@@ -192,7 +190,8 @@ std::vector<fs::path> tokenizer_files(const fs::path& path) {
 
 Tokenizer parse_tokenizer(std::string_view text, std::string_view source) {
     const std::string name(source);
-    return Tokenizer(tokenizer::read_tokenizer_json(Json::parse(text, source), name));
+    return Tokenizer(
+        tokenizer::read_tokenizer_json(Json::parse(text, source, longest_vocabulary), name));
 }
 
 Tokenizer open_tokenizer(const fs::path& path) {
@@ -204,8 +203,8 @@ Tokenizer open_tokenizer(const fs::path& path) {
     std::error_code failed;
     const fs::path file = is_file ? path : folder / "tokenizer.json";
     if (is_file || fs::exists(file, failed)) {
-        const std::string text = file_text(file, "a tokenizer.json", largest_tokenizer);
-        const Json json = Json::parse(text, file.string());
+        const std::string text = file_text(file, "a tokenizer.json", longest_vocabulary);
+        const Json json = Json::parse(text, file.string(), longest_vocabulary);
         auto parts = tokenizer::read_tokenizer_json(json, file.string());
         if (!is_file) {
             tokenizer::add_declared_tokens(folder, *parts, tokenizer::Missing::appended);

@@ -17,8 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t largest_vocabulary = std::uint64_t{64} << 20;
-
 bool is_there(const fs::path& file) {
     std::error_code failed;
     return fs::exists(file, failed);
@@ -87,7 +85,7 @@ void require_known_keys(const Json& config, const fs::path& folder,
 }
 
 std::string text_of(const fs::path& file, Parts& parts) {
-    std::string text = file_text(file, "a vocabulary", largest_vocabulary);
+    std::string text = file_text(file, "a vocabulary", longest_vocabulary);
     parts.notes.push_back(fmt::format("{} {}", file.filename().string(), sha256(text)));
     return text;
 }
@@ -185,7 +183,7 @@ std::shared_ptr<Parts> read_gpt2(const fs::path& folder) {
     const fs::path vocab = folder / "vocab.json", merges = folder / "merges.txt";
     auto parts = std::make_shared<Parts>();
     auto model = std::make_unique<Bpe>();
-    const Json json = Json::parse(text_of(vocab, *parts), vocab.string());
+    const Json json = Json::parse(text_of(vocab, *parts), vocab.string(), longest_vocabulary);
     if (!json.is_object())
         throw FormatError(fmt::format("{}: expected an object of tokens.", vocab.string()));
     for (const auto& [token, id] : json.object()) {

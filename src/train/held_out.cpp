@@ -23,8 +23,7 @@ Json settings_of(const fs::path& directory) {
     }
     const fs::path description = directory / "run.json";
     if (!fs::exists(description)) return {};
-    const std::string text = file_text(description, "a run.json");
-    return Json::parse(text, description.string())["train"];
+    return file_json(description, "a run.json", longest_result)["train"];
 }
 
 /// The directory of a training: `model`, or the one whose `checkpoints` contains it.

@@ -14,8 +14,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t most_json = 1 << 24;  // bytes of a description
-
 std::vector<fs::path> sorted_entries(const fs::path& folder) {
     std::error_code failed;
     std::vector<fs::path> out;
@@ -25,9 +23,7 @@ std::vector<fs::path> sorted_entries(const fs::path& folder) {
     return out;
 }
 
-Json json_of(const fs::path& file) {
-    return Json::parse(file_text(file, "a description of a job", most_json), file.string());
-}
+Json json_of(const fs::path& file) { return file_json(file, "a description of a job"); }
 
 /// What a worker says of itself; its stages go to `stages`.
 WorkerStatus worker_of(const fs::path& file, std::map<Index, Index>& stages) {

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "program.hpp"
+#include "tsdiag/json.hpp"
 
 /// Endless files, and files that change while they are read.
 namespace tsdiag::test {
@@ -82,6 +83,45 @@ const Endless endless[] = {
     {"index", {"inspect", "d"}, "d/model.safetensors.index.json"},
 };
 INSTANTIATE_TEST_SUITE_P(Files, EveryEndlessFile, testing::ValuesIn(endless),
+                         [](const auto& one) { return one.param.what; });
+
+/// A JSON text of one byte more than is read.
+struct LargeJson {
+    const char* what;
+    std::uint64_t most;  ///< bytes
+    std::vector<std::string> words;
+    std::string file;
+};
+
+class EveryLargeJson : public testing::TestWithParam<LargeJson> {};
+
+TEST_P(EveryLargeJson, IsRefusedBeforeItIsParsed) {
+    const TemporaryDirectory folder;
+    const LargeJson& given = GetParam();
+    fs::create_directories((folder.path() / given.file).parent_path());
+    fs::create_directory(folder / "m");
+    write_file(folder / "m/model.safetensors", no_tensors);
+    write_file(folder.path() / given.file, "{");
+    fs::resize_file(folder.path() / given.file, given.most + 1);
+    const Finished done = tsdiag(folder, given.words);
+    EXPECT_EQ(done.code, 1) << done.err;
+    expect_one_sentence(done.err);
+    EXPECT_THAT(done.err, HasSubstr(given.file));
+    EXPECT_THAT(done.err, HasSubstr(std::to_string(given.most)));
+}
+
+const std::vector<LargeJson> large = {
+    {"config", longest_json, {"probe", "m"}, "m/config.json"},
+    {"named_config", longest_json, {"probe", "m", "--config", "c.json"}, "c.json"},
+    {"modules", longest_json, {"inspect", "m"}, "m/modules.json"},
+    {"index", longest_index, {"inspect", "d"}, "d/model.safetensors.index.json"},
+    {"run_json", longest_result, {"report", "d"}, "d/run.json"},
+    {"tokenizer",
+     longest_vocabulary,
+     {"probe", tiny_of_50_ids, "--text", "a", "--tokenizer", "t.json"},
+     "t.json"},
+};
+INSTANTIATE_TEST_SUITE_P(Files, EveryLargeJson, testing::ValuesIn(large),
                          [](const auto& one) { return one.param.what; });
 
 TEST(HostileTables, LayersBeyondAllModelsAreRefusedNotAllocated) {

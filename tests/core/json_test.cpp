@@ -149,9 +149,21 @@ TEST(Json, SetReplacesAndPushAppends) {
     EXPECT_THROW(list.set("a", 1), FormatError);
 }
 
-TEST(Json, DumpRefusesNonFiniteNumbers) {
-    EXPECT_THROW(Json(INFINITY).dump(), NonFiniteError);
-    EXPECT_THROW(Json(std::nan("")).dump(), NonFiniteError);
+TEST(Json, NumbersThatAreNotFiniteAreNull) {
+    Json j;
+    j.set("a", INFINITY).set("b", std::nan("")).set("c", 1.5);
+    EXPECT_EQ(j.dump(), R"({"a": null, "b": null, "c": 1.5})");
+}
+
+TEST(Json, ATextThatIsTooLongIsRefusedBeforeItIsParsed) {
+    EXPECT_EQ(Json::parse("[1, 2]", "file", 6).array().size(), 2);
+    try {
+        Json::parse("[1, 2?", "file", 5);
+        FAIL() << "6 bytes were parsed";
+    } catch (const FormatError& e) {
+        EXPECT_STREQ(e.what(),
+                     "file: has 6 bytes of JSON, expected at most 5. Is this the right file?");
+    }
 }
 
 TEST(Json, DumpReplacesBytesThatAreNotUtf8) {

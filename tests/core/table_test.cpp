@@ -68,23 +68,52 @@ TEST(TableTest, BoundsAreMeansWhereACertifiedValueIsItsOwnBound) {
     EXPECT_EQ(table.find(out3, "delta")->low, std::nullopt);
 }
 
-TEST(TableTest, RefusesNonFiniteNumbersNamingMetricAndPlace) {
-    Table table;
+TEST(TableTest, ANumberThatIsNotFiniteIsUndefinedWithItsReason) {
     const double nan = std::numeric_limits<double>::quiet_NaN();
     const double inf = std::numeric_limits<double>::infinity();
+    const Value one_sided = interval(0, inf, "not converged");
+    Value uncertain = 1.0;
+    uncertain.low = nan;
+    for (const Value& bad : {Value(inf), Value(-inf), Value(nan), one_sided, uncertain}) {
+        Table table;
+        table.scalar({.layer = 1}, "delta", bad);
+        table.scalar({.layer = 2}, "delta", 0.5);
+        table.point({.layer = 1}, "local_acc", 1, bad);
+        const MetricRow row = table.find({.layer = 1}, "delta").value();
+        EXPECT_FALSE(row.value || row.low || row.high || row.standard_error);
+        EXPECT_EQ(row.count, 0);
+        EXPECT_THAT(row.note, HasSubstr("NaN or infinity"));
+        EXPECT_EQ(table.find({.layer = 2}, "delta")->value, 0.5);
+        EXPECT_EQ(table.curves().at(0).y, std::nullopt);
+    }
+}
+
+TEST(TableTest, AMeanThatOverflowsIsUndefined) {
+    Table table;
+    const double most = std::numeric_limits<double>::max();
+    for (const double x : {most, -most}) {
+        table.scalar({.layer = 1}, "fro", x);
+        table.point({.layer = 1}, "local_acc", 1, x);
+    }
+    const MetricRow row = table.find({.layer = 1}, "fro").value();
+    EXPECT_FALSE(row.value || row.standard_error);
+    EXPECT_THAT(row.note, HasSubstr("NaN or infinity"));
+    EXPECT_FALSE(table.curves().at(0).y || table.curves().at(0).standard_error);
+}
+
+TEST(TableTest, RefusesAbscissasThatAreNotFiniteAndLeavesOutMaps) {
+    Table table;
+    const double nan = std::numeric_limits<double>::quiet_NaN();
     const Place at{.step = 7, .layer = 2, .stage = "attn", .head = 5, .tensor = "q"};
 
-    EXPECT_THROW(table.scalar(at, "delta", inf), NonFiniteError);
-    EXPECT_THROW(table.scalar(at, "delta", interval(0, inf, "")), NonFiniteError);
-    EXPECT_THROW(table.point(at, "local_acc", nan, 1.0), NonFiniteError);
-    EXPECT_THROW(table.point(at, "local_acc", 1.0, nan), NonFiniteError);
-    EXPECT_THROW(table.matrix({.at = at, .name = "P", .rows = 1, .cols = 1, .values = {nan}}),
-                 NonFiniteError);
+    table.matrix({.at = at, .name = "P", .rows = 1, .cols = 1, .values = {nan}});
+    EXPECT_TRUE(table.maps().empty());
     try {
-        table.scalar(at, "t_sim", nan);
+        table.point(at, "local_acc", nan, 1.0);
         FAIL() << "a NaN was accepted";
     } catch (const NonFiniteError& e) {
-        EXPECT_THAT(e.what(), HasSubstr("t_sim: step 7 layer 2 stage 'attn' head 5 tensor 'q'"));
+        EXPECT_THAT(e.what(),
+                    HasSubstr("local_acc: step 7 layer 2 stage 'attn' head 5 tensor 'q'"));
     }
     EXPECT_TRUE(table.metrics().empty());
     EXPECT_TRUE(table.curves().empty());

@@ -128,6 +128,10 @@ std::string file_text(const std::filesystem::path& file, std::string_view expect
     return text;
 }
 
+Json file_json(const std::filesystem::path& file, std::string_view expected, std::uint64_t most) {
+    return Json::parse(file_text(file, expected, most), file.string(), most);
+}
+
 FilePlace place_of_file(const std::filesystem::path& file) {
     namespace fs = std::filesystem;
     const auto refuse = [&](std::string_view found) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -9,7 +10,6 @@
 #include <optional>
 #include <tuple>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "tsdiag/error.hpp"
 #include "tsdiag/text.hpp"
@@ -29,13 +29,10 @@ std::string kind_of(const Json& value) {
 
 [[noreturn]] void wrong_kind(const Json& value, std::string_view expected) {
     std::string found = kind_of(value);
-    if (value.is_bool() || value.is_number() || value.is_string()) {
-        try {
-            found += " (" + value.dump().substr(0, 60) + ")";
-        } catch (const NonFiniteError&) {
-            found += " (not finite)";
-        }
-    }
+    if (value.is_number() && !std::isfinite(value.number()))
+        found += " (not finite)";
+    else if (value.is_bool() || value.is_number() || value.is_string())
+        found += " (" + value.dump().substr(0, 60) + ")";
     throw FormatError(fmt::format("a JSON value is {}, expected {}", found, expected));
 }
 
@@ -58,12 +55,7 @@ class Builder {
     bool end_array() { return close(); }
 
     bool key(std::string& k) {
-        Frame& top = open_.back();
-        if (!top.keys.insert(k).second)
-            throw FormatError(
-                fmt::format("{}: the JSON key '{}' occurs twice in one object. Remove one of them.",
-                            source_, k));
-        top.key = std::move(k);
+        open_.back().members.emplace_back(std::move(k), Json());
         return true;
     }
 
@@ -81,10 +73,8 @@ class Builder {
   private:
     struct Frame {
         bool is_object;
-        std::string key;
-        Json::Object members;
+        Json::Object members;  ///< the last one is without its value at first
         Json::Array elements;
-        std::unordered_set<std::string> keys;
     };
 
     bool open(bool is_object) {
@@ -92,22 +82,34 @@ class Builder {
             throw FormatError(
                 fmt::format("{}: JSON is nested deeper than {} levels. Is this the right file?",
                             source_, deepest));
-        open_.push_back({is_object, {}, {}, {}, {}});
+        open_.push_back({is_object, {}, {}});
         return true;
     }
     bool close() {
         Frame top = std::move(open_.back());
         open_.pop_back();
+        require_different_keys(top.members);
         return add(top.is_object ? Json(std::move(top.members)) : Json(std::move(top.elements)));
     }
     bool add(Json value) {
         if (open_.empty())
             root_ = std::move(value);
         else if (open_.back().is_object)
-            open_.back().members.emplace_back(std::move(open_.back().key), std::move(value));
+            open_.back().members.back().second = std::move(value);
         else
             open_.back().elements.push_back(std::move(value));
         return true;
+    }
+
+    void require_different_keys(const Json::Object& members) const {
+        std::vector<std::string_view> keys;
+        keys.reserve(members.size());
+        for (const auto& [key, value] : members) keys.push_back(key);
+        std::ranges::sort(keys);
+        if (const auto twice = std::ranges::adjacent_find(keys); twice != keys.end())
+            throw FormatError(
+                fmt::format("{}: the JSON key '{}' occurs twice in one object. Remove one of them.",
+                            source_, *twice));
     }
 
     std::string source_;
@@ -153,9 +155,10 @@ void write_string(std::string& out, std::string_view s) {
 }
 
 void write_double(std::string& out, double d) {
-    if (!std::isfinite(d))
-        throw NonFiniteError(fmt::format(
-            "a JSON number is {}, expected a finite number. Write a string instead.", d));
+    if (!std::isfinite(d)) {
+        out += "null";
+        return;
+    }
     char text[40];
     const auto end = std::to_chars(text, text + sizeof text, d).ptr;
     const std::string_view digits(text, std::size_t(end - text));
@@ -339,7 +342,11 @@ std::string Json::dump(int indent) const {
     return out;
 }
 
-Json Json::parse(std::string_view text, std::string_view source) {
+Json Json::parse(std::string_view text, std::string_view source, std::uint64_t most) {
+    if (text.size() > most)
+        throw FormatError(
+            fmt::format("{}: has {} bytes of JSON, expected at most {}. Is this the right file?",
+                        source, text.size(), most));
     // The parser takes a zero byte for the end of the text and would ignore the rest.
     if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos)
         throw FormatError(fmt::format(

@@ -22,19 +22,18 @@ std::string describe(const Place& at) {
     return text.empty() ? " the whole model" : text;
 }
 
-void require_finite(std::optional<double> v, std::string_view part, std::string_view name,
-                    const Place& at) {
-    if (v && !std::isfinite(*v))
-        throw NonFiniteError(
-            fmt::format("{}:{}: the {} is {}, expected a finite number or an undefined value with "
-                        "its reason.",
-                        name, describe(at), part, *v));
+void require_finite(double v, std::string_view part, std::string_view name, const Place& at) {
+    if (!std::isfinite(v))
+        throw NonFiniteError(fmt::format("{}:{}: the {} is {}, expected a finite number.", name,
+                                         describe(at), part, v));
 }
 
-void require_finite(const Value& value, std::string_view name, const Place& at) {
-    require_finite(value.value, "value", name, at);
-    require_finite(value.low, "lower bound", name, at);
-    require_finite(value.high, "upper bound", name, at);
+/// `value`, or why it is undefined.
+Value made_finite(Value value) {
+    const auto bad = [](const std::optional<double>& v) { return v && !std::isfinite(*v); };
+    if (bad(value.value) || bad(value.low) || bad(value.high))
+        return undefined("its computation meets NaN or infinity");
+    return value;
 }
 
 std::uint64_t mix(std::uint64_t h, std::uint64_t v) {
@@ -45,8 +44,8 @@ std::uint64_t mix(std::uint64_t h, std::uint64_t v) {
 
 std::optional<double> standard_error(Index count, long double m2) {
     if (count < 2) return std::nullopt;
-    if (std::isnan(m2)) return std::nullopt;  // the spread is unknown
-    return double(std::sqrt(m2 / (double(count - 1) * double(count))));
+    const auto error = double(std::sqrt(m2 / (double(count - 1) * double(count))));
+    return std::isfinite(error) ? std::optional(error) : std::nullopt;  // else it is unknown
 }
 
 }  // namespace
@@ -154,20 +153,18 @@ void Table::merge(Moments& into, const Moments& from) {
 }
 
 void Table::scalar(const Place& at, std::string_view metric, const Value& value) {
-    require_finite(value, metric, at);
-    add(metrics_.at(key(at, metric, 0)), value);
+    add(metrics_.at(key(at, metric, 0)), made_finite(value));
 }
 
 void Table::point(const Place& at, std::string_view curve, double x, const Value& y) {
     require_finite(x, "abscissa", curve, at);
-    require_finite(y, curve, at);
-    add(curves_.at(key(at, curve, x)), y);
+    add(curves_.at(key(at, curve, x)), made_finite(y));
 }
 
 void Table::matrix(Map map) {
     check(map.rows >= 0 && map.cols >= 0 && std::size_t(map.rows * map.cols) == map.values.size(),
           "a map holds rows x cols values");
-    for (double v : map.values) require_finite(v, "entry", map.name, map.at);
+    if (!std::ranges::all_of(map.values, [](double v) { return std::isfinite(v); })) return;
     for (const Map& kept : maps_)
         if (kept.at == map.at && kept.name == map.name) return;
     maps_.push_back(std::move(map));
@@ -179,13 +176,18 @@ MetricRow Table::metric_row(const Key& key, const Moments& m) const {
     row.at = place(key);
     row.metric = names_[key.name];
     row.count = m.count;
-    row.note = m.note;
-    if (m.count > 0) row.value = m.mean;
     row.standard_error = standard_error(m.count, m.m2);
+    Value mean = undefined(m.note);
+    if (m.count > 0) mean.value = m.mean;
     if (m.bounded && m.known > 0) {
-        row.low = m.low;
-        row.high = m.high;
+        mean.low = m.low;
+        mean.high = m.high;
     }
+    mean = made_finite(std::move(mean));
+    row.value = mean.value;
+    row.low = mean.low;
+    row.high = mean.high;
+    row.note = std::move(mean.note);
     return row;
 }
 
@@ -208,7 +210,7 @@ std::vector<CurveRow> Table::curves() const {
         row.at = place(k);
         row.curve = names_[k.name];
         row.x = k.x;
-        if (m.count > 0) row.y = m.mean;
+        if (m.count > 0) row.y = made_finite(m.mean).value;
         row.standard_error = standard_error(m.count, m.m2);
         row.count = m.count;
     }

@@ -1,11 +1,15 @@
 #include <fmt/format.h>
 #include <omp.h>
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <new>
 #ifdef TSDIAG_ONEDNN
 #include <oneapi/dnnl/dnnl.h>
@@ -77,17 +81,61 @@ void each_row(const Shape& s, F f) {
 /// Rows whose partial sums are added serially: results do not depend on the number of threads.
 constexpr Index rows_per_sum = 64;
 
-/// A multi-threaded library product sums in an order that depends on the number of threads.
-class OneThread {
+#ifdef TSDIAG_ONEDNN
+/// A stack of this thread for handlers with SA_ONSTACK, unless it has one.
+class HandlerStack {
   public:
-    OneThread() { omp_set_num_threads(1); }
-    ~OneThread() { omp_set_num_threads(before_); }
-    OneThread(const OneThread&) = delete;
-    OneThread& operator=(const OneThread&) = delete;
+    HandlerStack() {
+        stack_t now{};
+        if (sigaltstack(nullptr, &now) != 0 || (now.ss_flags & SS_DISABLE) == 0) return;
+        const auto size = std::size_t(std::max(sysconf(_SC_SIGSTKSZ), 1L << 16));
+        memory_ = std::make_unique_for_overwrite<std::byte[]>(size);
+        now = {.ss_sp = memory_.get(), .ss_flags = 0, .ss_size = size};
+        sigaltstack(&now, nullptr);
+    }
+    ~HandlerStack() {
+        stack_t now{};
+        if (!memory_ || sigaltstack(nullptr, &now) != 0 || now.ss_sp != memory_.get()) return;
+        now.ss_flags = SS_DISABLE;
+        sigaltstack(&now, nullptr);
+    }
+    HandlerStack(const HandlerStack&) = delete;
+    HandlerStack& operator=(const HandlerStack&) = delete;
 
   private:
-    int before_ = omp_get_max_threads();
+    std::unique_ptr<std::byte[]> memory_;
 };
+
+/// What a product of oneDNN needs around it: one thread, as several sum in an order that depends on
+/// their number, and no handler on the stack, since its kernels move the stack pointer to a small
+/// part of the heap.  Signals that can wait do so; SIGBUS, of a lost page, finds a stack of its
+/// own.
+class LibraryProduct {
+  public:
+    LibraryProduct() {
+        thread_local const HandlerStack stack;
+        static const sigset_t can_wait = [] {
+            sigset_t all;
+            sigfillset(&all);
+            for (const int fault : {SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP})
+                sigdelset(&all, fault);
+            return all;
+        }();
+        pthread_sigmask(SIG_BLOCK, &can_wait, &signals_);
+        omp_set_num_threads(1);
+    }
+    ~LibraryProduct() {
+        omp_set_num_threads(threads_);
+        pthread_sigmask(SIG_SETMASK, &signals_, nullptr);
+    }
+    LibraryProduct(const LibraryProduct&) = delete;
+    LibraryProduct& operator=(const LibraryProduct&) = delete;
+
+  private:
+    int threads_ = omp_get_max_threads();
+    sigset_t signals_{};
+};
+#endif
 
 /// alpha op(a) op(b) as tiles, each made by one thread.  Tile sizes follow from one matrix, so
 /// results are bitwise independent of the number of threads and of the batch.
@@ -127,7 +175,7 @@ class TiledProduct {
         T* c = out_.row<T>(batch, i) + j;
 #ifdef TSDIAG_ONEDNN
         if constexpr (std::is_same_v<T, float>) {
-            const OneThread alone;
+            const LibraryProduct around;
             if (!vector_ && dnnl_sgemm(first_ ? 'T' : 'N', second_ ? 'T' : 'N', m, n, inner_,
                                        alpha_, a, a_.row_stride, b, b_.row_stride, 0.0F, c,
                                        out_.row_stride) == dnnl_success)

@@ -327,7 +327,7 @@ const Json::Array& history(const Json& state, const LogRecords& out) {
 void read_json_log(std::string_view text, LogRecords& out) {
     Steps seen;
     if (text.find("\"log_history\"") != std::string_view::npos) {
-        const Json state = Json::parse(with_quoted_nonfinite(text), out.source());
+        const Json state = Json::parse(with_quoted_nonfinite(text), out.source(), longest_history);
         Index counted = 0;
         for (const Json& record : history(state, out)) {
             ++counted;

@@ -49,8 +49,7 @@ std::optional<SeriesMember> step_beside(const fs::path& path) {
     const fs::path state =
         (fs::is_directory(path, failed) ? path : path.parent_path()) / "trainer_state.json";
     if (!fs::is_regular_file(state, failed)) return std::nullopt;
-    const std::string text = file_text(state, "a trainer_state.json");
-    return step_in(Json::parse(text, state.string()), "trainer_state.json");
+    return step_in(file_json(state, "a trainer_state.json", longest_history), "trainer_state.json");
 }
 
 std::optional<SeriesMember> step_in_file_name(const fs::path& path) {
