@@ -135,9 +135,9 @@ Json file_json(const std::filesystem::path& file, std::string_view expected, std
 FilePlace place_of_file(const std::filesystem::path& file) {
     namespace fs = std::filesystem;
     const auto refuse = [&](std::string_view found) {
-        throw UsageError(
-            fmt::format("{}: is {}, expected a file or a free name; choose another name.",
-                        file.string(), found));
+        throw UsageError(fmt::format(
+            "{}: cannot be written: is {}, expected a file or a free name; choose another name.",
+            file.string(), found));
     };
     std::error_code failed;
     const fs::file_status found = fs::status(file, failed);
