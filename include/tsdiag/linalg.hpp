@@ -80,9 +80,9 @@ Estimate spectral_radius(const LinearMap& a, double tolerance = 1e-8, Index max_
                          Index rank = 1, double accuracy = usual_accuracy);
 
 /// The largest singular value: Golub-Kahan-Lanczos in the form of Lanczos on A^T A, with full
-/// reorthogonalisation, until r / (2 value^2), r the residual of A^T A, is below `tolerance`: then a
-/// singular value is as near as that.  That none is greater is tested by the iteration, not proven.
-/// `low` of an unconverged value is a lower bound.  `residual` is r / value.
+/// reorthogonalisation, until r / (2 value^2), r the residual of A^T A, is below `tolerance`: then
+/// a singular value is as near as that.  That none is greater is tested by the iteration, not
+/// proven. `low` of an unconverged value is a lower bound.  `residual` is r / value.
 Estimate largest_singular_value(const LinearMap& a, double tolerance = 1e-8,
                                 Index max_products = 384);
 

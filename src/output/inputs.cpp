@@ -33,10 +33,15 @@ void set_inputs(std::vector<fs::path> read) { inputs() = std::move(read); }
 void refuse_inputs(const fs::path& place) {
     for (const fs::path& input : inputs()) {
         std::error_code failed;
-        const char* relation = fs::equivalent(place, input, failed) ? "is"
-                               : is_below(place, input)             ? "is inside"
-                               : is_below(input, place)             ? "contains"
-                                                                    : nullptr;
+        // A result of its own inside a model's folder takes nothing from it.
+        const auto is_result = [&](const fs::path& it) {
+            return fs::exists(it / "run.json", failed);
+        };
+        const bool harmless = !is_result(input) && (!output::is_there(place) || is_result(place));
+        const char* relation = fs::equivalent(place, input, failed)  ? "is"
+                               : !harmless && is_below(place, input) ? "is inside"
+                               : is_below(input, place)              ? "contains"
+                                                                     : nullptr;
         if (relation)
             throw UsageError(
                 fmt::format("{}: {} {}, which this command reads; choose another --out.",

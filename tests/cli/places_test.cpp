@@ -21,11 +21,6 @@ using Words = std::vector<std::string>;
 
 const std::string tiny = "random:gpt2,layers=2,d=8,heads=2,vocab=16,tokens=8";
 
-Words with(Words words, const Words& more) {
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
-}
-
 /// Everything below `folder`: what it is, and the bytes of files and links.
 std::map<std::string, std::string> state_of(const fs::path& folder) {
     std::map<std::string, std::string> out;
@@ -184,19 +179,22 @@ TEST_F(Places, NothingIsWrittenOntoIntoOrAboveWhatIsRead) {
              {"export", "a", "--to", "tensorboard", "-o", "a/events"},
              {"probe", "models/m", "--tokens", "4", "--force", "-o", "models/m"},
              {"probe", "to-m", "--tokens", "4", "--force", "-o", "models/m"},
-             {"probe", "models/m", "--tokens", "4", "-o", "to-m/below"},
              {"probe", "models/m", "--tokens", "4", "--force", "-o", "models"},
              {"probe", "models/m/model.safetensors", "--tokens", "4", "--force", "-o", "models/m"},
-             {"probe", "models/m", "--tokens", "4", "--part", "1/2", "-o", "models/m/x"},
              {"watch", "models", "--once", "-o", "models/m"},
              {"figure", "devil.fig2b", "--model", "models/m", "-o", "models/m"},
              {"gradients", "logs/log.csv", "--force", "-o", "logs"},
-             {"gradients", "logs", "-o", "logs/x"},
              {"train", "models/m", "--data", "copy:3", "--tokens", "5", "--steps", "1", "--force",
               "-o", "models/m"},
              {"train", "random:gpt2,layers=1,d=8,heads=2", "--data", "text:logs/text", "--tokens",
               "5", "--steps", "1", "-o", "logs", "--force"}})
         refused(words, why);
+    // A result beside the files of a model takes nothing from them.
+    for (int twice = 0; twice < 2; ++twice) {
+        const Finished inside =
+            run({"probe", "models/m", "--tokens", "4", "-q", "--force", "-o", "models/m/result"});
+        EXPECT_EQ(inside.code, 0) << inside.err;
+    }
 }
 
 /// A law over the options: one that names a file to be read protects it.

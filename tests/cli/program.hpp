@@ -28,6 +28,13 @@ inline constexpr bool memory_is_its_own = false;
 inline constexpr bool memory_is_its_own = true;
 #endif
 
+/// A command line and more of it.
+inline std::vector<std::string> with(std::vector<std::string> words,
+                                     const std::vector<std::string>& more) {
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+}
+
 struct Finished {
     int code = -1;  ///< exit status; 128 + signal where one ended it
     std::string out, err;

@@ -34,11 +34,6 @@ Tables tables(const fs::path& out) {
     return found;
 }
 
-Words with(Words words, const Words& more) {
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
-}
-
 std::string quoted(const Words& words) {
     std::string line;
     for (const std::string& word : words) line += " '" + word + "'";

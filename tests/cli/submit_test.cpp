@@ -13,11 +13,6 @@ namespace {
 using testing::HasSubstr;
 using Words = std::vector<std::string>;
 
-Words with(Words words, const Words& more) {
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
-}
-
 /// The words of a command with `value` in each place that a script has.
 std::vector<Words> in_every_place(const std::string& value) {
     std::vector<Words> all;

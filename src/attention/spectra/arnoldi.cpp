@@ -246,9 +246,10 @@ Found find(const Problem& problem, std::span<const Index> heads) {
 extern const Route arnoldi = {
     .about = {.name = "arnoldi",
               .applies = "any P, also one that is recomputed for every product; Lanczos for delta",
-              .certifies = "a test, no proof: the residuals of the leading Ritz pairs, weighted with "
-                           "their condition numbers, at two consecutive checks; for delta the "
-                           "residual (Weyl) of the largest value that was met",
+              .certifies =
+                  "a test, no proof: the residuals of the leading Ritz pairs, weighted with "
+                  "their condition numbers, at two consecutive checks; for delta the "
+                  "residual (Weyl) of the largest value that was met",
               .cost = "m n^2, m a few hundred",
               .on_request = true},
     .applies = applies,

@@ -92,9 +92,22 @@ std::vector<Scaled<Real>> eliminate(const View& p) {
     return pi;
 }
 
-/// Power iteration while it converges fast; else empty.
+/// sum_j min_i P_ij: at each step that part of a distribution is forgotten (Doeblin), so that two
+/// of them come nearer by 1 less it, and a change of pi that is only rounding is its error.
+double forgotten(const View& p) {
+    std::vector<double> least(std::size_t(p.shape.cols), 1.0);
+    for (Index i = 0; i < p.shape.rows; ++i)
+        for (Index j = 0; j < p.shape.cols; ++j)
+            least[std::size_t(j)] = std::min(least[std::size_t(j)], one_matrix::entry(p, i, j));
+    double sum = 0;
+    for (const double e : least) sum += e;
+    return sum;
+}
+
+/// Power iteration where it converges fast and cannot stop too early; else empty.
 std::vector<double> iterate(const View& p) {
     constexpr int steps = 120;
+    if (forgotten(p) < 1e-3) return {};
     const std::size_t n = std::size_t(p.shape.rows);
     std::vector<double> pi(n, 1 / double(n)), next(n);
     double before = std::numeric_limits<double>::infinity();
@@ -143,8 +156,7 @@ std::vector<double> weighted(const View& p, const std::vector<Scaled<Real>>& pi)
             const auto [ratio, by] = root(a.mantissa / b.mantissa, a.exponent - b.exponent);
             const auto [mean, small] = root(a.mantissa * b.mantissa, a.exponent + b.exponent);
             const double entry = one_matrix::entry(p, Index(i), Index(j));
-            out[i * n + j] =
-                double(std::ldexp(ratio * Real(entry), by) - std::ldexp(mean, small));
+            out[i * n + j] = double(std::ldexp(ratio * Real(entry), by) - std::ldexp(mean, small));
         }
     return out;
 }
@@ -191,8 +203,10 @@ Contraction contraction(const View& p, double accuracy) {
         if (pi.empty()) pi = eliminate<double>(p);
         if (pi.empty()) return {{}, beyond};
         out.estimate = iterated(weighted(p, pi), n, accuracy / 100);
-        // A contraction, but for what rounding took from the sums of rows of P.
-        if (!out.estimate->converged) out.estimate->high = 1 + 1e-6;
+        // A contraction, but for the rounding of the sums of rows of P.
+        const double rounding = p.type == Type::f32 ? double(std::numeric_limits<float>::epsilon())
+                                                    : std::numeric_limits<double>::epsilon();
+        if (!out.estimate->converged) out.estimate->high = 1 + double(n) * rounding;
     }
     return out;
 }

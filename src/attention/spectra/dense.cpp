@@ -63,10 +63,11 @@ extern const Route dense = {
     .about = {.name = "dense",
               .applies = "P of at most 128 tokens, lambda_2 also of at most 2048 if Arnoldi does "
                          "not certify; delta on a device; elsewhere on request",
-              .certifies = "proof: a Stein inequality for all eigenvalues but the leading ones, the "
-                           "theorems of Bauer-Fike or Elsner for these; for delta Weyl's; "
-                           "lambda_2 on a device (cuSOLVER) to first order: its condition number "
-                           "times rounding and residual",
+              .certifies =
+                  "proof: a Stein inequality for all eigenvalues but the leading ones, the "
+                  "theorems of Bauer-Fike or Elsner for these; for delta Weyl's; "
+                  "lambda_2 on a device (cuSOLVER) to first order: its condition number "
+                  "times rounding and residual",
               .cost = "70 n^3; delta 3 n^3",
               .on_request = true},
     .applies = applies,

@@ -65,8 +65,8 @@ struct Balanced {
     double right_whole = 0;   ///< |right|_F
     Index rows = 0;
     /// Rounding error of right^T left, of the sums and of centring: sums of n terms are off by more
-    /// than sqrt(n) roundings only with a vanishing probability (Higham and Mary, "A new approach to
-    /// probabilistic rounding error analysis", SIAM J. Sci. Comput. 41, 2019).
+    /// than sqrt(n) roundings only with a vanishing probability (Higham and Mary, "A new approach
+    /// to probabilistic rounding error analysis", SIAM J. Sci. Comput. 41, 2019).
     double noise() const { return ulp * std::sqrt(double(rows)) * left_whole * right_whole; }
 };
 

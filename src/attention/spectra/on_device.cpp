@@ -158,8 +158,8 @@ std::vector<Estimate> second_eigenvalue(const AttentionOperator& p, double memor
             return spectral_radii(map, residual_for(accuracy), most, stochastic ? 1 : 2, accuracy);
         });
     if (std::ranges::all_of(out, &Estimate::converged)) return out;
-    const std::vector<double> bounds = stochastic ? std::vector<double>(out.size(), 1.0)
-                                                  : products.norm_bounds(false);
+    const std::vector<double> bounds =
+        stochastic ? std::vector<double>(out.size(), 1.0) : products.norm_bounds(false);
     for (std::size_t k = 0; k < out.size(); ++k)
         if (!out[k].converged) out[k].high = bounds[k];
     return out;

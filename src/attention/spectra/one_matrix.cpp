@@ -105,8 +105,8 @@ Entries centred(const View& p, bool rows_too) {
     // Each sum has at most m n terms in rows of at most max(m, n); the result is rounded once.
     constexpr double wide = double(std::numeric_limits<Wide>::epsilon());
     constexpr double narrow = std::numeric_limits<double>::epsilon();
-    out.error = narrow * double(std::sqrt(left)) +
-                2 * wide * double(m + n + 8) * double(std::sqrt(size));
+    out.error =
+        narrow * double(std::sqrt(left)) + 2 * wide * double(m + n + 8) * double(std::sqrt(size));
     return out;
 }
 
@@ -297,7 +297,8 @@ Estimate norm_of(std::span<const double> a, Index rows, Index cols, double accur
     std::vector<double> scaled;
     for (Index i = 0; i < (wide ? cols : rows); ++i)
         for (Index j = 0; j < (wide ? rows : cols); ++j)
-            scaled.push_back(std::ldexp(a[std::size_t(wide ? j * cols + i : i * cols + j)], -exponent));
+            scaled.push_back(
+                std::ldexp(a[std::size_t(wide ? j * cols + i : i * cols + j)], -exponent));
     const Shape shape{1, wide ? cols : rows, wide ? rows : cols};
     Estimate found = *tsdiag::dense_norm(
         Tensor::from_host(cpu(), shape, std::span<const double>(scaled), Type::f64), accuracy,

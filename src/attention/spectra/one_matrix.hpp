@@ -37,8 +37,8 @@ Estimate by_arnoldi(const View& p, const Which& which, double accuracy);
 Estimate by_dense(const View& p, const Which& which, double accuracy);
 Estimate by_library(const View& p, const Which& which, double accuracy);
 
-/// An upper bound of |A|_2, A = P less its column means, `column` the sums of its columns, or P itself
-/// where they are 0: |A|_F, and what rounding may have taken from it.
+/// An upper bound of |A|_2, A = P less its column means, `column` the sums of its columns, or P
+/// itself where they are 0: |A|_F, and what rounding may have taken from it.
 double norm_bound(const View& p, std::span<const double> column);
 
 /// An upper bound of all eigenvalue moduli of P, or of all but the eigenvalue 1 of a stochastic P.
@@ -53,8 +53,8 @@ struct SecondAndNorm {
 SecondAndNorm second_and_norm(const View& p, const Which& which, double accuracy);
 /// By all singular values: proven to be right to accuracy / 10, or an interval.
 Estimate dense_norm(const View& p, double accuracy);
-/// |A|_2 of every row-major matrix within `error` of `a`, in the 2-norm, to `accuracy`: `dense_norm`
-/// of tensors, whatever the size of the entries.
+/// |A|_2 of every row-major matrix within `error` of `a`, in the 2-norm, to `accuracy`:
+/// `dense_norm` of tensors, whatever the size of the entries.
 Estimate norm_of(std::span<const double> a, Index rows, Index cols, double accuracy, double error);
 Estimate library_norm(const View& p);
 

@@ -54,7 +54,8 @@ void confirm(const Problem& problem, std::span<const Index> heads, Found& found)
                 ? one_matrix::dense_norm(p, problem.accuracy)
                 : one_matrix::by_dense(p, one_matrix::second_of(problem.known), problem.accuracy);
         const double allowed = problem.accuracy * proven.value;
-        e.converged = e.converged && proven.converged && std::abs(e.value - proven.value) <= allowed;
+        e.converged =
+            e.converged && proven.converged && std::abs(e.value - proven.value) <= allowed;
         if (e.converged) continue;
         e.low = proven.low.value_or(proven.value - allowed);
         e.high = proven.high.value_or(proven.value + allowed);

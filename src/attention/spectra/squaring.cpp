@@ -163,12 +163,12 @@ Found find(const Problem& problem, std::span<const Index> heads) {
 }  // namespace
 
 extern const Route squaring = {
-    .about =
-        {.name = "squaring",
-         .applies = "stochastic P on a device, of at most 1024 tokens; delta of any P of that size",
-         .certifies =
-             "Gelfand's bracket of norms and traces, with its rounding to first order",
-         .cost = "64 n^3, all in batched products"},
+    .about = {.name = "squaring",
+              .applies =
+                  "stochastic P on a device, of at most 1024 tokens; delta of any P of that size",
+              .certifies =
+                  "Gelfand's bracket of norms and traces, with its rounding to first order",
+              .cost = "64 n^3, all in batched products"},
     .applies = tsdiag::squaring::applies,
     .find = find};
 

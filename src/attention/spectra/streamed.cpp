@@ -138,15 +138,15 @@ std::vector<double> Rows::norm_bounds(bool centred) const {
     const Index n = p_.columns();
     const std::vector<double> none(std::size_t(centred ? 0 : p_.heads() * n), 0.0);
     const std::span<const double> column = centred ? column_ : none;
-    std::vector<double> squares = sum_over_rows(
-        Panels(p_), block_, std::size_t(p_.heads()),
-        [&](Index first, Index count, std::span<double> sum) {
-            in_block(first, count, [&](Index k, const View& rows) {
-                double& own = sum[std::size_t(k)];
-                own = stored::add_centred_squares(
-                    rows, of_head(column, k, n, 0, n), p_.tokens(), own);
-            });
-        });
+    std::vector<double> squares =
+        sum_over_rows(Panels(p_), block_, std::size_t(p_.heads()),
+                      [&](Index first, Index count, std::span<double> sum) {
+                          in_block(first, count, [&](Index k, const View& rows) {
+                              double& own = sum[std::size_t(k)];
+                              own = stored::add_centred_squares(rows, of_head(column, k, n, 0, n),
+                                                                p_.tokens(), own);
+                          });
+                      });
     for (std::size_t k = 0; k < squares.size(); ++k) {
         double means = 0;
         for (const double e : of_head(std::span<const double>(column_), Index(k), n, 0, n))

@@ -119,7 +119,8 @@ Discs discs_of(const Matrix& m, double error) {
     // Bauer and Fike, with what the computed eigenvectors leave.
     const ComplexMatrix inverse = v.fullPivLu().inverse();
     const double rounding = 8 * n * unit * v.norm();
-    const double off = (ComplexMatrix::Identity(k, k) - inverse * v).norm() + rounding * inverse.norm();
+    const double off =
+        (ComplexMatrix::Identity(k, k) - inverse * v).norm() + rounding * inverse.norm();
     const double rest = (m.cast<Complex>() * v - v * values.asDiagonal()).norm() +
                         rounding * 2 * size + error * v.norm();
     if (off < 0.5) out.radius = std::min(out.radius, inverse.norm() * rest / (1 - off));
@@ -194,7 +195,8 @@ std::vector<Index> groups(std::span<const Complex> values, Index rank) {
     }
     std::ranges::sort(all);
     std::vector<Index> out;
-    for (std::size_t i = 0; i < std::min(most_groups, all.size()); ++i) out.push_back(all[i].second);
+    for (std::size_t i = 0; i < std::min(most_groups, all.size()); ++i)
+        out.push_back(all[i].second);
     return out;
 }
 
