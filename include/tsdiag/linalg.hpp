@@ -62,7 +62,7 @@ Estimate dense_eigenvalue(std::span<const double> a, Index n, Index rank = 1,
 /// are Elsner's bound for that error.  None where the solver did not converge.  Throws
 /// `OutOfMemory`.
 std::optional<Estimate> dense_eigenvalue(const Tensor& a, Index rank = 1,
-                                         double accuracy = usual_accuracy);
+                                         double accuracy = usual_accuracy, double error = 0);
 /// |A|_2 of a matrix (1, m, n) in float64 on any backend, and of all within `error` of it in the
 /// 2-norm: the root of the largest eigenvalue of A^T A.  Method "dense".  `converged`: (m + 4 n)
 /// 2^-52 |A|_F^2, a bound for the rounding errors of product and solver, and `error` change the

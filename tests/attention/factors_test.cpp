@@ -300,10 +300,11 @@ TEST(Blocks, TheSecondLargestLiesBetweenThoseOfTheBounds) {
     EXPECT_EQ(second({of(3), of(2), of(1e-17, false, 0, 0.5)}).value, 2);
     const Estimate open = second({of(3), of(2), of(1, false, 0, 2.5)});
     EXPECT_FALSE(open.converged);
-    EXPECT_EQ(open.low, 2);
-    EXPECT_EQ(open.high, 2.5);
-    EXPECT_EQ(second({of(3), of(2, false, 1, 4)}).low, 1);
-    EXPECT_EQ(second({of(3), of(2, false, 1, 4)}).high, 3);
+    // Certified numbers, too, are right to the accuracy only.
+    EXPECT_EQ(open.low, 2 * (1 - 1e-6));
+    EXPECT_EQ(open.high, 2.5 * (1 + 1e-6));
+    EXPECT_EQ(second({of(3), of(2, false, 1, 4)}).low, 1 - 1e-6);
+    EXPECT_EQ(second({of(3), of(2, false, 1, 4)}).high, 3 * (1 + 1e-6));
     EXPECT_EQ(second({of(3)}).value, 0);
     EXPECT_EQ(second({}).value, 0);
 }

@@ -182,7 +182,6 @@ TEST_F(Places, NothingIsWrittenOntoIntoOrAboveWhatIsRead) {
              {"probe", "models/m", "--tokens", "4", "--force", "-o", "models"},
              {"probe", "models/m/model.safetensors", "--tokens", "4", "--force", "-o", "models/m"},
              {"watch", "models", "--once", "-o", "models/m"},
-             {"figure", "devil.fig2b", "--model", "models/m", "-o", "models/m"},
              {"gradients", "logs/log.csv", "--force", "-o", "logs"},
              {"train", "models/m", "--data", "copy:3", "--tokens", "5", "--steps", "1", "--force",
               "-o", "models/m"},

@@ -1,7 +1,8 @@
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -41,12 +42,16 @@ class Timer {
         action.sa_handler = on_timer;
         action.sa_flags = SA_RESTART;
         sigaction(SIGALRM, &action, &before_);
-        const itimerval often{{0, 100}, {0, 100}};
-        setitimer(ITIMER_REAL, &often, nullptr);
+        sigevent to_this_thread{};  // others have other stacks
+        to_this_thread.sigev_notify = SIGEV_THREAD_ID;
+        to_this_thread.sigev_signo = SIGALRM;
+        to_this_thread._sigev_un._tid = gettid();
+        timer_create(CLOCK_MONOTONIC, &to_this_thread, &timer_);
+        const itimerspec often{{0, 100'000}, {0, 100'000}};
+        timer_settime(timer_, 0, &often, nullptr);
     }
     ~Timer() {
-        const itimerval never{};
-        setitimer(ITIMER_REAL, &never, nullptr);
+        timer_delete(timer_);
         sigaction(SIGALRM, &before_, nullptr);
     }
     Timer(const Timer&) = delete;
@@ -54,6 +59,7 @@ class Timer {
 
   private:
     struct sigaction before_ {};
+    timer_t timer_{};
 };
 
 TEST(Signals, OfATimerRunOnTheStackWhileProductsAreComputed) {

@@ -191,10 +191,21 @@ std::vector<std::vector<double>> diagonals(const AttentionOperator& p, double me
     return out;
 }
 
+namespace {
+
+/// Of P less its means in float64, relative to P.
+double rounding(const Tensor& p) {
+    constexpr double ulp = std::numeric_limits<double>::epsilon();
+    return ulp * double(p.rows() + p.cols() + 8) * double(std::sqrt(squared_norm(p)));
+}
+
+}  // namespace
+
 std::optional<Estimate> dense_second(const Tensor& p, const one_matrix::Which& which,
                                      double accuracy) {
-    std::optional<Estimate> found = tsdiag::dense_eigenvalue(
-        which.deflated ? centred::both(p) : cast(p, Type::f64), which.rank, accuracy);
+    std::optional<Estimate> found =
+        tsdiag::dense_eigenvalue(which.deflated ? centred::both(p) : cast(p, Type::f64), which.rank,
+                                 accuracy, which.deflated ? rounding(p) : 0);
     if (found && !found->converged) {
         const double norm = std::sqrt(
             centred::squares(which.deflated ? centred::columns(p) : cast(p, Type::f64)).item());
@@ -204,7 +215,7 @@ std::optional<Estimate> dense_second(const Tensor& p, const one_matrix::Which& w
 }
 
 std::optional<Estimate> dense_norm(const Tensor& p, double accuracy) {
-    return tsdiag::dense_norm(centred::columns(p), residual_for(accuracy));
+    return tsdiag::dense_norm(centred::columns(p), residual_for(accuracy), rounding(p));
 }
 
 std::vector<bool> has_zero(const Tensor& p) {

@@ -203,7 +203,8 @@ Estimate second_largest(const std::vector<Estimate>& moduli, double accuracy, co
     out.value = second_of(values);
     const double low = second_of(lows), high = second_of(highs);
     out.converged = high - low <= accuracy * out.value;
-    if (!out.converged) out.low = low, out.high = high;
+    // Certified ones are right to the accuracy.
+    if (!out.converged) out.low = low * (1 - accuracy), out.high = high * (1 + accuracy);
     return out;
 }
 
@@ -290,7 +291,7 @@ SecondAndNorm second_and_norm(const View& p, const Which& which, double accuracy
 Estimate norm_of(std::span<const double> a, Index rows, Index cols, double accuracy, double error) {
     double top = 0;
     for (const double e : a) top = std::max(top, std::abs(e));
-    if (top == 0) return exact(0, "dense");
+    if (top == 0 && error == 0) return exact(0, "dense");
     const int exponent = exponent_of(top);
     // The smaller Gram matrix is formed.
     const bool wide = cols > rows;

@@ -53,12 +53,14 @@ void confirm(const Problem& problem, std::span<const Index> heads, Found& found)
             problem.for_norm()
                 ? one_matrix::dense_norm(p, problem.accuracy)
                 : one_matrix::by_dense(p, one_matrix::second_of(problem.known), problem.accuracy);
-        const double allowed = problem.accuracy * proven.value;
+        const double accuracy = problem.accuracy / (problem.for_norm() ? 10 : 1),
+                     allowed = accuracy * proven.value;
         e.converged =
             e.converged && proven.converged && std::abs(e.value - proven.value) <= allowed;
         if (e.converged) continue;
         e.low = proven.low.value_or(proven.value - allowed);
         e.high = proven.high.value_or(proven.value + allowed);
+        e.value = std::clamp(e.value, *e.low, *e.high);
     }
 }
 

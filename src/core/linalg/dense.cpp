@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <complex>
+#include <limits>
 #include <vector>
 
 #include "hessenberg.hpp"
@@ -161,7 +162,7 @@ std::vector<double> singular_values(std::span<const double> a, Index m, Index n)
 
 Estimate dense_eigenvalue(std::span<const double> a, Index n, Index rank, double accuracy,
                           double error) {
-    check(rank >= 1, "dense_eigenvalue: ranks begin at 1");
+    check(rank >= 1 && error >= 0, "dense_eigenvalue: ranks begin at 1, errors at 0");
     Estimate out{.method = "dense"};
     if (rank > n) return out;
     // Squares of its entries are to stay in range.
@@ -181,13 +182,20 @@ Estimate dense_eigenvalue(std::span<const double> a, Index n, Index rank, double
     out.value = std::ldexp(value, exponent);
     out.converged = std::max(high - value, value - low) <= accuracy * low;
     if (!out.converged) out.low = std::ldexp(low, exponent), out.high = std::ldexp(high, exponent);
+    // Beyond the range of normal numbers digits are lost.
+    if (out.value != 0 && !std::isnormal(out.value)) {
+        out.converged = false;
+        out.low = 0;
+        out.high = std::max(std::ldexp(high, exponent), std::numeric_limits<double>::min());
+    }
     return out;
 }
 
-std::optional<Estimate> dense_eigenvalue(const Tensor& a, Index rank, double accuracy) {
+std::optional<Estimate> dense_eigenvalue(const Tensor& a, Index rank, double accuracy,
+                                         double error) {
     require_matrix(a, true, "dense_eigenvalue");
-    const double norm = double(std::sqrt(squared_norm(a))), noise = ulp * norm;
-    if (norm == 0) return Estimate{.method = "dense"};
+    const double norm = double(std::sqrt(squared_norm(a))), noise = ulp * norm + error;
+    if (norm == 0 && error == 0) return Estimate{.method = "dense"};
     const auto values = a.backend().eigenvalues(a.view());
     if (!values) return std::nullopt;
     const hessenberg::Leading found = hessenberg::leading_of(
@@ -198,6 +206,7 @@ std::optional<Estimate> dense_eigenvalue(const Tensor& a, Index rank, double acc
 
 std::optional<Estimate> dense_norm(const Tensor& a, double accuracy, double error) {
     require_matrix(a, false, "dense_norm");
+    constexpr double smallest = std::numeric_limits<double>::min();
     const Tensor gram = matmul(a, a, Transpose::first);
     const auto squares = a.backend().symmetric_eigenvalues(gram.view());
     if (!squares) return std::nullopt;
@@ -205,9 +214,11 @@ std::optional<Estimate> dense_norm(const Tensor& a, double accuracy, double erro
     double sum = 0;
     for (const double square : *squares) sum += square;  // |A|_F^2
     // |fl(A^T A) - A^T A| <= m u |A|_F^2, u = ulp/2, and the solver's backward error is some n u.
-    const double radius = ulp * double(a.rows() + 4 * a.cols()) * std::max(0.0, sum);
+    // Squares below the smallest normal number are lost.
+    const double radius = ulp * double(a.rows() + 4 * a.cols()) * std::max(0.0, sum) +
+                          (sum > 0 || error > 0 ? double(a.rows() * a.cols()) * smallest : 0);
     Estimate out{.value = std::sqrt(largest), .method = "dense"};
-    out.converged = radius + 2 * error * out.value <= 2 * accuracy * largest;
+    out.converged = radius + error * (2 * out.value + error) <= 2 * accuracy * largest;
     if (!out.converged) {
         out.low = std::max(0.0, std::sqrt(std::max(0.0, largest - radius)) - error);
         out.high = std::sqrt(largest + radius) + error;

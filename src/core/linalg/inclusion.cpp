@@ -19,6 +19,7 @@ using ComplexMatrix = Eigen::MatrixXcd;
 
 constexpr double unit = ulp / 2;        // the largest relative error of one rounding
 constexpr std::size_t most_groups = 3;  // ways of taking them out that are tried
+constexpr Index largest_group = 128;    // its own eigenvectors cost some 100 k^3
 
 /// op(a) b, by the kernels for this processor.
 Matrix product(const Matrix& a, bool transposed, const Matrix& b) {
@@ -34,7 +35,7 @@ Matrix product(const Matrix& a, bool transposed, const Matrix& b) {
 /// positive definiteness", BIT 46, 2006); half of what is asked for is left.
 bool exceeds(const Matrix& a, double least, double error) {
     const auto n = double(a.rows());
-    if (!(error + 2 * (n + 2) * unit * a.trace() <= least / 2)) return false;
+    if (!a.allFinite() || !(error + 2 * (n + 2) * unit * a.trace() <= least / 2)) return false;
     Matrix shifted = a;
     shifted.diagonal().array() -= least;
     const Eigen::LLT<Matrix> factors(shifted);
@@ -56,7 +57,7 @@ std::optional<double> resolvent(const Matrix& c_matrix, double c, double error) 
         if (!(left < 1e100)) return std::nullopt;
         const Matrix moved = product(h, false, power);
         h += product(power, true, moved);
-        if (left < 0.01) break;
+        if (left < 0.3) break;  // then H - B^T H B = 1 - (B^j)^T B^j
         power = product(power, false, power);
     }
     h = (h + h.transpose()).eval() / 2;
@@ -116,8 +117,9 @@ Discs discs_of(const Matrix& m, double error) {
     // 71, 1985): the values are exact for a matrix near M.
     const double distance = error + 32 * n * n * unit * size;
     out.radius = std::pow(2 * size + distance, 1 - 1 / n) * std::pow(distance, 1 / n);
+    if (solver.info() != Eigen::Success) out.radius = HUGE_VAL;
     // Bauer and Fike, with what the computed eigenvectors leave.
-    const ComplexMatrix inverse = v.fullPivLu().inverse();
+    const ComplexMatrix inverse = v.partialPivLu().inverse();
     const double rounding = 8 * n * unit * v.norm();
     const double off =
         (ComplexMatrix::Identity(k, k) - inverse * v).norm() + rounding * inverse.norm();
@@ -136,7 +138,7 @@ Interval ranked(const Discs& discs, Index rank) {
     for (std::size_t i = 0; i < k; ++i)
         for (std::size_t j = 0; j < i; ++j)
             if (std::abs(discs.centres[i] - discs.centres[j]) <= 2.001 * discs.radius)
-                std::ranges::replace(part, part[i], part[j]);
+                std::ranges::replace(part, std::size_t(part[i]), std::size_t(part[j]));
     std::vector<double> lows(k), highs(k);
     for (std::size_t i = 0; i < k; ++i) {
         double least = std::abs(discs.centres[i]), most = least;
@@ -185,7 +187,7 @@ std::optional<Interval> taken_out(const Matrix& a, const Reduced& reduced,
 std::vector<Index> groups(std::span<const Complex> values, Index rank) {
     const Index n = std::ssize(values);
     std::vector<std::pair<double, Index>> all;
-    for (Index k = rank; k <= n; ++k) {
+    for (Index k = rank; k <= std::min(n, largest_group); ++k) {
         const Complex last = values[std::size_t(k - 1)];
         const Complex next = k < n ? values[std::size_t(k)] : 0;
         if (last.imag() != 0 && next == std::conj(last)) continue;

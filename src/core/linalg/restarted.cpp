@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <stdexcept>
 #include <vector>
 
 #include "tsdiag/error.hpp"
@@ -38,6 +39,17 @@ class SpectraMap {
     Index n_;
 };
 
+/// Spectra throws where a small dense problem of its own does not converge.
+template <class Solver>
+bool solves(Solver& solver, Spectra::SortRule rule, double tolerance) {
+    try {
+        solver.compute(rule, most_restarts, tolerance);
+    } catch (const std::runtime_error&) {
+        return false;
+    }
+    return solver.info() == Spectra::CompInfo::Successful;
+}
+
 /// A zero map, for which Spectra finds no basis.
 bool vanishes(const SpectraMap& op, Index n) {
     auto x = std::vector<double>(std::size_t(n));
@@ -62,8 +74,7 @@ Estimate restarted_eigenvalue(const LinearMap& a, double tolerance, Index rank) 
     const Index kept = rank + 1;
     Spectra::GenEigsSolver<SpectraMap> solver(op, kept, std::min(a.rows, largest_basis));
     solver.init();
-    solver.compute(Spectra::SortRule::LargestMagn, most_restarts, tolerance);
-    if (solver.info() != Spectra::CompInfo::Successful)
+    if (!solves(solver, Spectra::SortRule::LargestMagn, tolerance))
         return estimate(0, std::numeric_limits<double>::infinity(), solver.num_operations(), false);
     const std::complex<double> theta = solver.eigenvalues()[rank - 1];
     const Eigen::VectorXcd v = solver.eigenvectors(rank).col(rank - 1).normalized();
@@ -86,8 +97,7 @@ Estimate restarted_singular_value(const LinearMap& a, double tolerance) {
     if (vanishes(op, a.cols)) return estimate(0, 0, 1, true);
     Spectra::SymEigsSolver<SpectraMap> solver(op, 2, std::min(a.cols, largest_basis));
     solver.init();
-    solver.compute(Spectra::SortRule::LargestAlge, most_restarts, tolerance);
-    if (solver.info() != Spectra::CompInfo::Successful)
+    if (!solves(solver, Spectra::SortRule::LargestAlge, tolerance))
         return estimate(0, std::numeric_limits<double>::infinity(), solver.num_operations(), false);
     const double square = std::max(0.0, solver.eigenvalues()[0]), value = std::sqrt(square);
     const Eigen::VectorXd v = solver.eigenvectors(1).col(0).normalized();
