@@ -451,7 +451,7 @@ TEST(Gguf, RefusesLyingNumbers) {
                 })),
                 HasSubstr("fits 63 bits"));
     EXPECT_THAT(refusal(with([](GgufWriter& f) { f.tensor("b", {-1}, 0, ""); })),
-                HasSubstr("fits 63 bits"));
+                HasSubstr("has -1 as dimension 1 of 1"));
     EXPECT_THAT(refusal(with([](GgufWriter&) {}) + "x"), HasSubstr("extra bytes"));
 }
 

@@ -203,9 +203,8 @@ double rounding(const Tensor& p) {
 
 std::optional<Estimate> dense_second(const Tensor& p, const one_matrix::Which& which,
                                      double accuracy) {
-    std::optional<Estimate> found =
-        tsdiag::dense_eigenvalue(which.deflated ? centred::both(p) : cast(p, Type::f64), which.rank,
-                                 accuracy, which.deflated ? rounding(p) : 0);
+    std::optional<Estimate> found = tsdiag::dense_eigenvalue(
+        which.deflated ? centred::both(p) : cast(p, Type::f64), which.rank, accuracy);
     if (found && !found->converged) {
         const double norm = std::sqrt(
             centred::squares(which.deflated ? centred::columns(p) : cast(p, Type::f64)).item());

@@ -47,6 +47,14 @@ double reflector(std::span<double> x, double& beta) {
     beta = x[0];
     x[0] = 1;
     if (tail == 0) return 0;
+    constexpr int up = 900;
+    if (std::max(std::abs(beta), tail) < std::ldexp(1.0, -up)) {  // digits are lost near underflow
+        for (double& e : x.subspan(1)) e = std::ldexp(e, up);
+        x[0] = std::ldexp(beta, up);
+        const double tau = reflector(x, beta);
+        beta = std::ldexp(beta, -up);
+        return tau;
+    }
     const double alpha = beta;
     beta = -std::copysign(std::hypot(alpha, tail), alpha);
     for (double& e : x.subspan(1)) e /= alpha - beta;
@@ -97,6 +105,38 @@ inclusion::Reduced reduced(std::vector<double> a, Index n) {
                            .tau = std::vector<double>(reflections)};
     out.h = reduce(std::move(a), n, &out);
     return out;
+}
+
+/// D^-1 A D with powers of two, which rounds nothing, so that each row and its column have nearly
+/// one norm (Parlett and Reinsch, "Balancing a matrix for calculation of eigenvalues and
+/// eigenvectors", Numer. Math. 13, 1969).  Returns the condition number of D.
+double balance(std::vector<double>& a, Index n) {
+    std::vector<int> scale(std::size_t(n), 0);
+    bool changed = true;
+    for (int sweep = 0; changed && sweep < 20; ++sweep) {
+        changed = false;
+        for (Index i = 0; i < n; ++i) {
+            double row = 0, column = 0;
+            for (Index j = 0; j < n; ++j) {
+                if (j == i) continue;
+                row = std::max(row, std::abs(a[std::size_t(i * n + j)]));
+                column = std::max(column, std::abs(a[std::size_t(j * n + i)]));
+            }
+            if (row == 0 || column == 0) continue;
+            const int by = (std::ilogb(row) - std::ilogb(column)) / 2;
+            if (by == 0) continue;
+            changed = true;
+            scale[std::size_t(i)] += by;
+            for (Index j = 0; j < n; ++j) {
+                double &in_row = a[std::size_t(i * n + j)], &in_column = a[std::size_t(j * n + i)];
+                if (j == i) continue;
+                in_row = std::ldexp(in_row, -by);
+                in_column = std::ldexp(in_column, by);
+            }
+        }
+    }
+    const auto [least, most] = std::ranges::minmax(scale);
+    return std::ldexp(1.0, most - least);
 }
 
 /// Of a matrix of this norm; found is exact for one at distance noise + residual.
@@ -171,10 +211,19 @@ Estimate dense_eigenvalue(std::span<const double> a, Index n, Index rank, double
     for (const double e : scaled) top = std::max(top, std::abs(e));
     const int exponent = exponent_of(top);
     for (double& e : scaled) e = std::ldexp(e, -exponent);
+    double distance = std::ldexp(error, -exponent);
+    // Balanced where that leaves less of rounding and error; nothing may have been lost to
+    // underflow.
+    std::vector<double> balanced = scaled;
+    const double spread = balance(balanced, n);
+    if (spread > 1 && spread < 1e100 &&
+        2 * (ulp * frobenius(balanced) + spread * distance) < ulp * frobenius(scaled) + distance) {
+        scaled = std::move(balanced);
+        distance *= spread;
+    }
     const inclusion::Reduced h = reduced(scaled, n);
     const std::vector<std::complex<double>> values = hessenberg::eigenvalues(h.h, n);
-    const auto [low, high] =
-        inclusion::modulus(scaled, h, values, rank, std::ldexp(error, -exponent), accuracy);
+    const auto [low, high] = inclusion::modulus(scaled, h, values, rank, distance, accuracy);
     std::vector<double> moduli;
     for (const std::complex<double> value : values) moduli.push_back(std::abs(value));
     std::ranges::nth_element(moduli, moduli.begin() + (rank - 1), std::greater());
