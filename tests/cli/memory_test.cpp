@@ -1,11 +1,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <malloc.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 
+#include <chrono>
 #include <cmath>
+#include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "program.hpp"
@@ -24,15 +25,25 @@ struct Measured {
     std::string err;
 };
 
+/// The largest resident size so far, in MiB; 0 when the process has ended.  `rusage` would count
+/// what the parent held when it began the process.
+double largest_size(pid_t process) {
+    std::ifstream status("/proc/" + std::to_string(process) + "/status");
+    for (std::string line; std::getline(status, line);)
+        if (line.starts_with("VmHWM:")) return std::stod(line.substr(6)) / 1024;
+    return 0;
+}
+
 Measured measured(const TemporaryDirectory& folder, Words words) {
-    // The largest size of a process counts what its parent held when it was begun.
-    malloc_trim(0);
     const Running running(folder.path(), std::move(words), {"OMP_WAIT_POLICY=passive"});
     int status = 0;
-    rusage usage{};
-    wait4(running.pid(), &status, 0, &usage);
+    double mib = 0;
+    while (waitpid(running.pid(), &status, WNOHANG) == 0) {
+        mib = std::max(mib, largest_size(running.pid()));
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
     return {.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
-            .mib = double(usage.ru_maxrss) / 1024,
+            .mib = mib,
             .err = running.said_so_far()};
 }
 
