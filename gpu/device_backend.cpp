@@ -421,6 +421,51 @@ class DeviceBackend final : public Backend {
         });
     }
 
+    void krylov_products(const View* y, const View* z, View a, View x, View u,
+                         View column) const override {
+        if (!begin(a)) return;
+        const Index heads = a.shape.batch, m = a.shape.rows, n = a.shape.cols;
+        if (n <= short_krylov_row) {
+            const Index chunks = z != nullptr ? krylov_chunks(m) : 0;
+            const Array<double> parts(std::size_t(heads * chunks * (n + 1)));
+            Counter* counters = nullptr;
+            if (z != nullptr)
+                counters = Numbers::of_thread().counters(std::size_t(heads)).device_as<Counter>();
+            return gpu::krylov_products(y, z, parts.data(), counters, a, x, u, column);
+        }
+        if (z == nullptr) return gpu::krylov_rows(y, z, a, x, u, column);
+        const Array<double> between(std::size_t(heads * m));
+        const Array<double> parts(std::size_t(heads * chunks_of(m) * n));
+        const View v{between.data(), {heads, 1, m}, m, m, Type::f64};
+        gpu::krylov_rows(y, &v, a, x, u, column);
+        gpu::matvec_transposed(parts.data(), a, v);
+        gpu::krylov_sum(*z,
+                        {parts.data(), {heads, chunks_of(m), n}, chunks_of(m) * n, n, Type::f64}, v,
+                        column);
+    }
+    void extend_basis(View basis, View column, View image, Index centred) const override {
+        if (basis.shape.rows > most_krylov_vectors)
+            throw BrokenInvariant("more vectors of a basis than a kernel takes");
+        if (begin(basis)) gpu::extend_basis(basis, column, image, centred);
+    }
+    Later<std::vector<Survey>> survey(View a) const override {
+        const auto count = std::size_t(a.shape.batch);
+        if (!begin(a)) return std::vector<Survey>(count, {.equal_rows = true});
+        Numbers& numbers = Numbers::of_thread();
+        const Numbers::Slice found = numbers.results(2 * count), counters = numbers.counters(count);
+        const Array<double> parts(3 * count *
+                                  std::size_t(parts_of_sum(a.shape.rows * a.shape.cols)));
+        gpu::survey(found.device(), parts.data(), counters.device_as<Counter>(), a);
+        return Later<std::vector<Survey>>([found, count] {
+            std::vector<Survey> out;
+            for (std::size_t b = 0; b < count; ++b) {
+                const int code = int(found.host()[2 * b + 1]);
+                out.push_back({found.host()[2 * b], code % 2 == 1, code < 2});
+            }
+            return out;
+        });
+    }
+
     std::optional<std::vector<std::complex<double>>> eigenvalues(View a) const override {
         const Array<double> scratch = copied(a);
         return gpu::eigenvalues(scratch.data(), a.shape.rows);

@@ -106,6 +106,27 @@ void squares_and_traces(double* sums, double* parts, Counter* counters, View a);
 constexpr Counter last_element = ~Counter{0};
 void first_nonfinite(Counter* found, const Views& xs);
 
+// krylov.cu
+/// Rows that a block multiplies, and the length up to which it reads them once, on every device.
+constexpr Index rows_of_krylov_block = 32, short_krylov_row = 1024;
+constexpr Index krylov_chunks(Index rows) {
+    return (rows + rows_of_krylov_block - 1) / rows_of_krylov_block;
+}
+/// Backend::krylov_products of rows of at most `short_krylov_row`; for z parts, (batch, chunks,
+/// cols + 1), and counters, one a matrix.
+void krylov_products(const View* y, const View* z, double* parts, Counter* counters, View a, View x,
+                     View u, View column);
+/// y = a x, and v = a u less its mean, of rows of any length; then z, `parts` (batch, chunks, cols)
+/// those of a^T v.
+void krylov_rows(const View* y, const View* v, View a, View x, View u, View column);
+void krylov_sum(View z, View parts, View v, View column);
+/// Backend::extend_basis, of at most so many vectors.
+constexpr Index most_krylov_vectors = 1024;
+void extend_basis(View basis, View column, View image, Index centred);
+/// out[2 b], out[2 b + 1] = |a_b|_F^2, and 1 where an entry of a_b is 0 plus 2 where rows differ;
+/// parts: 3 parts_of_sum(rows cols) a batch.
+void survey(double* out, double* parts, Counter* counters, View a);
+
 // statistics.cu
 /// The fields of RowStatistics.
 struct RowFields {

@@ -76,6 +76,13 @@ struct Sensitivity {
     double residual = 0;
 };
 
+/// What decides how the spectrum of a matrix A is found.
+struct Survey {
+    double squares = 0;       ///< |A|_F^2
+    bool has_zero = false;    ///< an entry is 0
+    bool equal_rows = false;  ///< bit for bit, but for the sign of 0
+};
+
 /// Rows whose derivatives of a norm are added up at once, and how many groups of them there are.
 constexpr Index rows_of_norm_group = 4;
 constexpr Index norm_groups(Index rows) {
@@ -183,6 +190,17 @@ class Backend {
     /// `added`, of the shape of x, where given: it is added to the result.
     virtual void norm_derivative(View out, const View* parts, View g, View x, const View* weight,
                                  const View* added, double eps, bool centre) const = 0;
+    // Krylov iterations of all matrices of a stack a (b, m, n) in step; their vectors are rows,
+    // (b, 1, n) in float64, and sums are in double.
+
+    /// y = a x, and z = a^T v, v = a u less its mean: each where it is given.  `column` is 1^T a.
+    virtual void krylov_products(const View* y, const View* z, View a, View x, View u,
+                                 View column) const = 0;
+    /// The basis (b, k + 1, n) has k orthonormal rows and room for the next: the image (b, 1, n),
+    /// orthogonalised against them in two passes and normalised.  `column` (b, 1, k + 1) receives
+    /// its k coefficients and the norm of what remains.  Where that is only rounding, or k = n, it
+    /// is 0, and so is the row.  The images of the first `centred` batches are centred before.
+    virtual void extend_basis(View basis, View column, View image, Index centred) const = 0;
 
     // Numbers for the host, summed in double; the functions of the same names in ops.hpp handle
     // overflow and underflow.
@@ -200,6 +218,7 @@ class Backend {
     virtual Later<std::vector<double>> squares_and_traces(View a) const = 0;
     /// Of each: the row-major index of the first NaN or infinity; -1 where all are finite.
     virtual Later<std::vector<Index>> first_nonfinite(std::span<const View> xs) const = 0;
+    virtual Later<std::vector<Survey>> survey(View a) const = 0;  ///< of each batch
 
     // Dense eigenvalue problems of one finite matrix a, (1, n, n) in float64, n >= 1.  A device
     // throws `OutOfMemory` where there is no room for the workspace, some 8 matrices at most.

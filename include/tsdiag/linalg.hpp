@@ -1,6 +1,7 @@
 #pragma once
 #include <complex>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -30,7 +31,15 @@ struct LinearMap {
     std::function<void(std::span<const double> x, std::span<double> y)> apply, transpose;
     /// y = A^T A x where one pass over A gives it; may be empty.
     std::function<void(std::span<const double> x, std::span<double> y)> normal = {};
+    /// The largest rounding error of A x, |x| = 1, where it is more than that of its entries, of a
+    /// mean that cancels say; of a stack that of each.  Empty: none.
+    std::vector<double> rounding = {};
 };
+/// Of products of a matrix with rows of n entries and the Frobenius norm `norm`: sums have at most
+/// n / 8 + 8 additions in a row, on every backend.
+constexpr double rounding_of_products(Index n, double norm) {
+    return std::numeric_limits<double>::epsilon() / 2 * (double(n) / 8 + 8) * norm;
+}
 
 /// Default relative error up to which a value is called converged.
 constexpr double usual_accuracy = 1e-6;
@@ -111,6 +120,20 @@ struct RadiiAndNorms {
 RadiiAndNorms radii_and_norms(const SharedPass& stack, Index count, double tolerance,
                               Index radius_products, Index norm_products, Index rank,
                               double accuracy);
+
+/// The spectral radius (or the modulus of rank `rank`) of each A of a stack (count, n, n) on a
+/// device that `fuses`, or of Pi2 A Pi2, and |Pi2 A|_2, A (count, m, n): `spectral_radii` and
+/// `largest_singular_values` in step, with one pass over A a product.  The host reads the
+/// coefficients of eight products at once, and solves the small problems of all A on its threads.
+/// Throws `NonFiniteError` where they are not finite.
+struct StackedSearch {
+    Index radius_products = 0, norm_products = 0;  ///< at most; 0: not sought
+    bool centred = true;                           ///< the radii are those of Pi2 A Pi2
+    Index rank = 1;
+    double tolerance = 1e-8, accuracy = usual_accuracy;
+    std::span<const double> rounding = {};  ///< of each, as in LinearMap
+};
+RadiiAndNorms radii_and_norms(const Tensor& stack, const StackedSearch& search);
 
 /// `count` square maps of tensors on any backend: y = A x, both (count, n, 1) in float64.
 struct StackMap {

@@ -90,12 +90,5 @@ TEST(OnDevice, BoundsANormThatIsNotCertifiedByTheFrobeniusNorm) {
     EXPECT_GT(*found.high, found.value);
 }
 
-TEST(OnDevice, SeesAnEntryThatIsZero) {
-    Matrix p = naive::softmax(noise(9, 1, 1));
-    EXPECT_FALSE(on_device::has_zero(one_head(p)).front());
-    p(3, 8) = 0;
-    EXPECT_TRUE(on_device::has_zero(one_head(p)).front());
-}
-
 }  // namespace
 }  // namespace tsdiag

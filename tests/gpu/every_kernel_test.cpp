@@ -322,6 +322,136 @@ TEST_P(EveryKernel, ProductsWithVectors) {
     expect_same_of([](const auto& t) { return matvec(t[0], t[1], true); }, {&a, &y}, "a^T y");
 }
 
+TEST_P(EveryKernel, ProductsOfKrylovIterations) {
+    // Rows of a lane of 4, 16 and 32 columns, and longer ones; of parts of wider tensors.
+    for (const auto& [m, n] :
+         {std::pair<Index, Index>{5, 5}, {70, 41}, {33, 300}, {40, 900}, {37, 1100}}) {
+        const std::string what = std::to_string(m) + " x " + std::to_string(n);
+        const Both a = drawn({2, m, n + 3}, GetParam(), 1),
+                   vectors = drawn({2, 2, n + 2}, Type::f64, 2);
+        const auto parts = [n = n](const Tensor& whole, const Tensor& v) {
+            return std::tuple{whole.col_range(3, n), v.row_range(0, 1).col_range(2, n),
+                              v.row_range(1, 1).col_range(2, n)};
+        };
+        const auto [p, x, u] = parts(a.host, vectors.host);
+        const auto as_column = [n = n](const Tensor& v) {
+            return contiguous(v).reshape({2, n, 1});
+        };
+        const Tensor y = matvec(p, as_column(x)), v = subtract_column_mean(matvec(p, as_column(u)));
+        const Tensor z = matvec(p, v, true);
+        const auto [q, x1, u1] = parts(a.device, vectors.device);
+        const Tensor ones = affine(zeros(device(), {2, m, 1}, Type::f64), 0, 1);
+        const Tensor column = matvec(q, ones, true).reshape({2, 1, n});
+        for (const bool both : {true, false}) {
+            const Tensor y1 = Tensor::empty(device(), {2, 1, m}, Type::f64),
+                         z1 = Tensor::empty(device(), {2, 1, n}, Type::f64);
+            const View to_y = y1.view(), to_z = z1.view();
+            device().krylov_products(&to_y, both ? &to_z : nullptr, q.view(), x1.view(), u1.view(),
+                                     column.view());
+            if (!both)
+                device().krylov_products(nullptr, &to_z, q.view(), x1.view(), u1.view(),
+                                         column.view());
+            // Rounding of sums of float64, the entries of a being exact.
+            expect_near(y1.to_host<double>(), y.to_host<double>(), 1e-12, what + ": a x");
+            expect_near(z1.to_host<double>(), z.to_host<double>(), 1e-11, what + ": a^T v");
+        }
+    }
+}
+
+TEST_P(EveryKernel, SurveysOfMatrices) {
+    for (const Backend* backend : {&device(), &cpu()}) {
+        constexpr Index m = 7, n = 70;
+        std::vector<double> values(4 * m * n, 0.5);  // of 2 and 3 an entry differs, of 1 a column
+        values[2 * m * n - 1] = 0, values[3 * m * n - n] = 0.25;
+        for (Index r = 0; r < m; ++r) values[std::size_t(r * n + 3)] = r % 2 == 0 ? 0.0 : -0.0;
+        const Tensor a =
+            Tensor::from_host(*backend, {4, m, n}, std::span<const double>(values), GetParam());
+        const auto found = backend->survey(a.view()).get(),
+                   inner = backend->survey(a.col_range(1, n - 2).view()).get();
+        const double half = 0.25 * m * n;
+        const double squares[] = {half - 0.25 * m, half - 0.25, half - 0.25 + 0.0625, half};
+        for (std::size_t b = 0; b < 4; ++b) {
+            EXPECT_EQ(found[b].squares, squares[b]) << b;  // exact: sums of multiples of 1/16
+            EXPECT_EQ(found[b].has_zero, b < 2) << b;
+            EXPECT_EQ(found[b].equal_rows, b == 0 || b == 3) << b;
+            EXPECT_EQ(inner[b].has_zero, b == 0) << b;
+            EXPECT_TRUE(inner[b].equal_rows) << b;
+        }
+    }
+    // Large enough for several blocks.
+    const Both a = drawn({2, 150, 90}, GetParam(), 1);
+    const auto found = device().survey(a.device.view()).get(),
+               expected = cpu().survey(a.host.view()).get();
+    for (std::size_t b = 0; b < 2; ++b) {
+        EXPECT_NEAR(found[b].squares, expected[b].squares, 1e-12 * expected[b].squares);
+        EXPECT_FALSE(found[b].has_zero || found[b].equal_rows);
+    }
+}
+
+TEST(KrylovBases, AreOrthonormalAndReproduceTheirImages) {
+    std::string why;
+    if (gpu::count_devices(why) == 0) GTEST_SKIP() << why;
+    constexpr Index n = 70, capacity = 12, bases = 3;
+    const Tensor rows = zeros(device(), {bases, capacity, n}, Type::f64);
+    for (Index k = 0; k < 9; ++k) {
+        std::vector<double> images(bases * n);
+        Rng(5, std::uint64_t(k)).fill_normal(std::span<double>(images), 0.3, 1);
+        const std::vector<double> before = rows.to_host<double>();
+        const auto row = [&](const std::vector<double>& of, Index b, Index i) {
+            return std::span(of).subspan(std::size_t((b * capacity + i) * n), n);
+        };
+        if (k == 5)  // nothing new: a row of the basis, all equal ones
+            std::ranges::copy(row(before, 0, 2), images.begin()),
+                std::fill_n(images.begin() + 2 * n, n, 7.0);
+        const Tensor image = Tensor::from_host(device(), {bases, 1, n},
+                                               std::span<const double>(images), Type::f64),
+                     column = zeros(device(), {bases, 2, k + 1}, Type::f64);
+        device().extend_basis(rows.row_range(0, k + 1).view(), column.row_range(1, 1).view(),
+                              image.view(), 0);
+        const std::vector<double> after = rows.to_host<double>(), found = column.to_host<double>();
+        for (Index b = 0; b < bases; ++b) {
+            const double* numbers = found.data() + (2 * b + 1) * (k + 1);
+            for (Index j = 0; j < n; ++j) {
+                double sum = numbers[k] * row(after, b, k)[std::size_t(j)];
+                for (Index i = 0; i < k; ++i) sum += numbers[i] * row(after, b, i)[std::size_t(j)];
+                EXPECT_NEAR(sum, images[std::size_t(b * n + j)], 1e-13 * 20) << b << ", " << k;
+            }
+            const bool nothing = k == 5 && b == 0;
+            EXPECT_EQ(numbers[k] == 0, nothing);
+            for (Index i = 0; i <= k; ++i) {
+                double dot = 0;
+                for (Index j = 0; j < n; ++j)
+                    dot += row(after, b, i)[std::size_t(j)] * row(after, b, k)[std::size_t(j)];
+                EXPECT_NEAR(dot, i == k && !nothing ? 1 : 0, 1e-14) << b << ", " << i << ", " << k;
+            }
+        }
+    }
+    // The first of these are centred; equal entries then leave nothing.
+    std::vector<double> images(bases * n, 0.1);
+    for (Index j = 0; j < n; ++j) images[std::size_t(n + j)] += double(j);
+    const Tensor image = Tensor::from_host(device(), {bases, 1, n}, std::span<const double>(images),
+                                           Type::f64),
+                 first = zeros(device(), {bases, 1, n}, Type::f64),
+                 column = zeros(device(), {bases, 1, 1}, Type::f64);
+    device().extend_basis(first.view(), column.view(), image.view(), 2);
+    const std::vector<double> found = column.to_host<double>(), row = first.to_host<double>();
+    EXPECT_EQ(found[0], 0);
+    EXPECT_NEAR(found[1], std::sqrt(n * (n * n - 1.0) / 12), 1e-11);
+    EXPECT_NEAR(found[2], 0.1 * std::sqrt(double(n)), 1e-14);
+    EXPECT_NEAR(row[n], -row[2 * n - 1], 1e-15);
+    // As many vectors as there are dimensions leave no room.
+    const Tensor full = zeros(device(), {1, 3, 2}, Type::f64),
+                 all = zeros(device(), {1, 1, 3}, Type::f64);
+    for (Index k = 0; k < 3; ++k) {
+        const std::vector<double> next = {1.0 + double(k), 2.0 - double(k * k)};
+        const Tensor w =
+            Tensor::from_host(device(), {1, 1, 2}, std::span<const double>(next), Type::f64);
+        device().extend_basis(full.row_range(0, k + 1).view(), all.col_range(0, k + 1).view(),
+                              w.view(), 0);
+        EXPECT_EQ(all.to_host<double>()[std::size_t(k)] > 0, k < 2);
+    }
+}
+
 TEST_P(EveryKernel, DrawsTheSameStream) {
     for (const Index count : {1, 7, 900}) {
         const auto of = [&](const Backend& backend, Law law) {

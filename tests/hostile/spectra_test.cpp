@@ -11,6 +11,9 @@
 #include "attention/heads.hpp"
 #include "exact_spectra.hpp"
 #include "matrices.hpp"
+#ifdef TSDIAG_HOSTILE_ON_DEVICE
+#include "gpu/device_case.hpp"
+#endif
 
 /// What is certified of a spectrum is right, whatever P: against 100 digits.
 ///
@@ -158,6 +161,11 @@ class SpectraChecker {
             route_ = route;
             guarded("lambda2", [&] { check_square(*op, second, {norm, norm}); });
         }
+#ifdef TSDIAG_HOSTILE_ON_DEVICE
+        route_ = "device";
+        const auto there = given_attention(moved(one_head(p_, type)), false, "");
+        guarded("lambda2", [&] { check_square(*there, second, {norm, norm}); });
+#endif
         route_ = "auto";
         guarded("delta_pi", [&] { check_contraction(*op); });
         guarded("dobrushin", [&] { check_dobrushin(*op); });
@@ -208,11 +216,12 @@ class SpectraChecker {
 
     void check_square(const AttentionOperator& op, const std::optional<Readings>& second,
                       const Readings& norm) {
-        const Estimate lambda = second_eigenvalue(op, ample_memory, usual_accuracy, route_).front();
+        const std::string_view asked = route_ == "device" ? "auto" : std::string_view(route_);
+        const Estimate lambda = second_eigenvalue(op, ample_memory, usual_accuracy, asked).front();
         check_one("lambda2", lambda, second, usual_accuracy, stochastic_ ? most_ : HUGE_VAL);
-        const Estimate delta = centred_norm(op, ample_memory, usual_accuracy, route_).front();
+        const Estimate delta = centred_norm(op, ample_memory, usual_accuracy, asked).front();
         check_one("delta", delta, norm, usual_accuracy / 10, HUGE_VAL);
-        const Spectra both = second_eigenvalue_and_norm(op, ample_memory, usual_accuracy, route_);
+        const Spectra both = second_eigenvalue_and_norm(op, ample_memory, usual_accuracy, asked);
         const auto same = [](const Estimate& a, const Estimate& b) {
             return a.value == b.value && a.converged == b.converged && a.low == b.low &&
                    a.high == b.high;

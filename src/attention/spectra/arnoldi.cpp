@@ -35,7 +35,11 @@ class ByBlocks {
         : problem_(problem),
           p_(problem.p),
           which_(second_of(problem.known)),
-          rows_(problem.p, problem.memory, problem.kept) {}
+          rows_(problem.p, problem.memory, problem.kept) {
+        if (!problem.kept) return;  // a pass over P takes long
+        rounding_ = rows_.norm_bounds(false);
+        for (double& e : rounding_) e = rounding_of_products(p_.columns(), e);
+    }
 
     std::vector<Estimate> second() const {
         return bounded_second(spectral_radii(square(), p_.heads(), tolerance(), arnoldi(),
@@ -88,6 +92,7 @@ class ByBlocks {
             rows_.multiply(centred(x), y);
             centre_each(y);
         };
+        if (which_.deflated) map.rounding = rounding_;
         return map;
     }
     LinearMap normal() const {
@@ -97,6 +102,7 @@ class ByBlocks {
         map.normal = [this](std::span<const double> x, std::span<double> y) {
             rows_.centred_normal(x, y);
         };
+        map.rounding = rounding_;
         return map;
     }
     std::vector<Estimate> bounded_second(std::vector<Estimate> found) const {
@@ -125,6 +131,7 @@ class ByBlocks {
     const AttentionOperator& p_;
     Which which_;
     streamed::Rows rows_;
+    std::vector<double> rounding_;  ///< of products of each head; of a P that is kept
 };
 
 /// One head of a P that is kept.
@@ -154,23 +161,10 @@ std::vector<Estimate> by_products_there(const Problem& problem, const AttentionO
 }
 
 bool applies(const Problem& problem) {
-    if (!problem.allows("arnoldi")) return false;
+    if (!problem.allows("arnoldi") || in_step(problem)) return false;
     if (problem.asked == "arnoldi") return true;
     if (!problem.kept) return !factors::wanted(problem.known);  // else factors are final
     return (problem.for_norm() ? problem.p.columns() : problem.p.tokens()) > dense_below;
-}
-
-/// Whether delta of these heads is to be found by Lanczos, too.
-bool with_norms(const Problem& problem) {
-    return problem.beside && !problem.for_norm() && !factors::wanted(problem.known);
-}
-
-/// What was found beside lambda_2.
-Found found_before(const Problem& problem, std::span<const Index> heads) {
-    Found out(heads.size());
-    for (std::size_t i = 0; problem.beside && problem.for_norm() && i < heads.size(); ++i)
-        out[i] = (*problem.beside)[std::size_t(heads[i])];
-    return out;
 }
 
 Found second_with_norm(const Problem& problem, std::span<const Index> heads) {
@@ -218,6 +212,10 @@ bool heads_are_shared(const Problem& problem, std::span<const Index> heads) {
     return std::ssize(heads) == h && h < workers && problem.p.bytes() > large * double(h);
 }
 
+bool has_equal_rows(const Problem& problem, Index head) {
+    return problem.kept && rows_are_equal(stored::Heads::of_finite(problem.p.matrix())[head]);
+}
+
 Found find(const Problem& problem, std::span<const Index> heads) {
     if (problem.on_device()) {
         // All heads take hardly longer than one.
@@ -230,8 +228,16 @@ Found find(const Problem& problem, std::span<const Index> heads) {
     }
     Found out = found_before(problem, heads);
     std::vector<Index> open;
-    for (std::size_t i = 0; i < heads.size(); ++i)
-        if (!out[i]) open.push_back(heads[i]);
+    for (std::size_t i = 0; i < heads.size(); ++i) {
+        if (out[i]) continue;
+        if (has_equal_rows(problem, heads[i])) {
+            out[i] = exact(0, problem.for_norm() ? "golub-kahan" : "arnoldi");
+            if (with_norms(problem))
+                (*problem.beside)[std::size_t(heads[i])] = exact(0, "golub-kahan");
+        } else {
+            open.push_back(heads[i]);
+        }
+    }
     if (open.empty()) return out;
     const bool each = problem.kept && !heads_are_shared(problem, open);
     const Found rest = each ? of_kept(problem, open) : by_blocks(problem, open);
@@ -242,6 +248,16 @@ Found find(const Problem& problem, std::span<const Index> heads) {
 }
 
 }  // namespace
+
+bool with_norms(const Problem& problem) {
+    return problem.beside && !problem.for_norm() && !factors::wanted(problem.known);
+}
+Found found_before(const Problem& problem, std::span<const Index> heads) {
+    Found out(heads.size());
+    for (std::size_t i = 0; problem.beside && problem.for_norm() && i < heads.size(); ++i)
+        out[i] = (*problem.beside)[std::size_t(heads[i])];
+    return out;
+}
 
 extern const Route arnoldi = {
     .about = {.name = "arnoldi",

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "on_device.hpp"
 #include "one_matrix.hpp"
 #include "route.hpp"
 
@@ -153,10 +152,9 @@ Found find(const Problem& problem, std::span<const Index> heads) {
     };
     if (!problem.on_device()) return each_kept(problem, heads, of);
     Found out(heads.size());
-    for (std::size_t i = 0; i < heads.size(); ++i) {
-        const Tensor head = problem.p.matrix().batch_range(heads[i], 1);
-        if (on_device::has_zero(head).front()) out[i] = copied(problem, heads[i], of);
-    }
+    for (std::size_t i = 0; i < heads.size(); ++i)
+        if (problem.survey()[std::size_t(heads[i])].has_zero)
+            out[i] = copied(problem, heads[i], of);
     return out;
 }
 

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <utility>
 
 #include "centred.hpp"
+#include "route.hpp"
 #include "stored.hpp"
 #include "tsdiag/error.hpp"
 #include "visible.hpp"
@@ -133,7 +135,7 @@ class Products {
 
 /// find(most), with half as many vectors where a device runs out of memory.
 template <class Find>
-std::vector<Estimate> with_vectors(Index most, const Find& find) {
+auto with_vectors(Index most, const Find& find) {
     constexpr Index fewest = 8;
     for (;; most = std::max(fewest, most / 2)) try {
             return find(most);
@@ -181,6 +183,72 @@ std::vector<Estimate> centred_norm(const AttentionOperator& p, double memory, do
     return out;
 }
 
+namespace {
+
+/// As many heads at once as fit into memory; fewer vectors only for a single one.
+RadiiAndNorms in_groups(const Tensor& p, const StackedSearch& search) {
+    if (p.batch() == 1)
+        return with_vectors(std::max(search.radius_products, search.norm_products),
+                            [&](Index most) {
+                                StackedSearch fewer = search;
+                                fewer.radius_products = std::min(most, search.radius_products);
+                                fewer.norm_products = std::min(most, search.norm_products);
+                                return radii_and_norms(p, fewer);
+                            });
+    try {
+        return radii_and_norms(p, search);
+    } catch (const OutOfMemory&) {
+        note_shortage("the heads of a spectrum were processed in halves");
+    }
+    const Index half = p.batch() / 2;
+    const auto part = [&](Index first, Index count) {
+        StackedSearch own = search;
+        own.rounding = search.rounding.subspan(std::size_t(first), std::size_t(count));
+        return in_groups(p.batch_range(first, count), own);
+    };
+    RadiiAndNorms out = part(0, half), rest = part(half, p.batch() - half);
+    std::ranges::move(rest.radii, std::back_inserter(out.radii));
+    std::ranges::move(rest.norms, std::back_inserter(out.norms));
+    return out;
+}
+
+}  // namespace
+
+RadiiAndNorms in_step(const AttentionOperator& p, const InStep& sought, double memory,
+                      double accuracy) {
+    const Tensor some = spectra::chosen(p.matrix(), sought.heads);
+    const Index stacks = Index(sought.second) + Index(sought.norm);
+    const double vectors = double(p.backend().memory()) / 3 /
+                           (8 * double(stacks * some.batch()) * double(p.columns()));
+    const auto most = [&](Index products) {
+        return std::clamp<Index>(Index(std::min(vectors, double(products))), 8, products);
+    };
+    RadiiAndNorms out;
+    try {
+        out = in_groups(some, {.radius_products = sought.second ? most(arnoldi_products) : 0,
+                               .norm_products = sought.norm ? most(lanczos_products) : 0,
+                               .centred = sought.which.deflated,
+                               .rank = sought.which.rank,
+                               .tolerance = residual_for(accuracy),
+                               .accuracy = accuracy,
+                               .rounding = sought.rounding});
+    } catch (const NonFiniteError&) {
+        stored::require_finite(p.matrix(), 0);  // names the entry
+        throw;
+    }
+    const auto bound = [&](std::vector<Estimate>& found, bool centred, double most_possible) {
+        if (std::ranges::all_of(found, &Estimate::converged)) return;
+        const std::vector<double> bounds = Products(p, memory).norm_bounds(centred);
+        for (std::size_t i = 0; i < found.size(); ++i)
+            if (!found[i].converged)
+                found[i].high = std::min(most_possible, bounds[std::size_t(sought.heads[i])]);
+    };
+    const double infinite = std::numeric_limits<double>::infinity();
+    bound(out.radii, sought.which.deflated, sought.which.deflated ? 1 : infinite);
+    bound(out.norms, true, infinite);
+    return out;
+}
+
 std::vector<std::vector<double>> diagonals(const AttentionOperator& p, double memory) {
     std::vector<std::vector<double>> out(std::size_t(p.heads()));
     Products(p, memory).each_block([&](const RowBlock& rows, const Tensor&) {
@@ -191,20 +259,24 @@ std::vector<std::vector<double>> diagonals(const AttentionOperator& p, double me
     return out;
 }
 
+double rounding_of_means(Index rows, Index cols, double squares) {
+    constexpr double ulp = std::numeric_limits<double>::epsilon();
+    return ulp * double(rows + cols + 8) * std::sqrt(squares);
+}
+
 namespace {
 
-/// Of P less its means in float64, relative to P.
 double rounding(const Tensor& p) {
-    constexpr double ulp = std::numeric_limits<double>::epsilon();
-    return ulp * double(p.rows() + p.cols() + 8) * double(std::sqrt(squared_norm(p)));
+    return rounding_of_means(p.rows(), p.cols(), double(squared_norm(p)));
 }
 
 }  // namespace
 
 std::optional<Estimate> dense_second(const Tensor& p, const one_matrix::Which& which,
                                      double accuracy) {
-    std::optional<Estimate> found = tsdiag::dense_eigenvalue(
-        which.deflated ? centred::both(p) : cast(p, Type::f64), which.rank, accuracy);
+    std::optional<Estimate> found =
+        tsdiag::dense_eigenvalue(which.deflated ? centred::both(p) : cast(p, Type::f64), which.rank,
+                                 accuracy, which.deflated ? rounding(p) : 0);
     if (found && !found->converged) {
         const double norm = std::sqrt(
             centred::squares(which.deflated ? centred::columns(p) : cast(p, Type::f64)).item());
@@ -215,17 +287,6 @@ std::optional<Estimate> dense_second(const Tensor& p, const one_matrix::Which& w
 
 std::optional<Estimate> dense_norm(const Tensor& p, double accuracy) {
     return tsdiag::dense_norm(centred::columns(p), residual_for(accuracy), rounding(p));
-}
-
-std::vector<bool> has_zero(const Tensor& p) {
-    std::vector<bool> out;
-    for (Index k = 0; k < p.batch(); ++k) {
-        const Tensor least =  // p^2 of each row
-            map(Unary::negate,
-                row_max(map(Unary::negate, map(Unary::square, p.batch_range(k, 1)))));
-        out.push_back(column_sum(map(Unary::step, least)).item() < double(p.rows()));
-    }
-    return out;
 }
 
 }  // namespace tsdiag::on_device

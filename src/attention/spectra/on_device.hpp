@@ -15,6 +15,17 @@ std::vector<Estimate> second_eigenvalue(const AttentionOperator& p, double memor
 /// |Pi2 P|_2 of each head, by Lanczos on P^T Pi2 P.
 std::vector<Estimate> centred_norm(const AttentionOperator& p, double memory,
                                    double accuracy = usual_accuracy);
+/// Both of these heads of a P that is kept on a device, or one of them, in step.
+struct InStep {
+    bool second, norm;
+    one_matrix::Which which;
+    std::vector<Index> heads;
+    std::vector<double> rounding;  ///< of products of each of them with a unit vector
+};
+RadiiAndNorms in_step(const AttentionOperator& p, const InStep& sought, double memory,
+                      double accuracy = usual_accuracy);
+/// The 2-norm of what is wrong with P less its means, found in float64 from |P|_F^2 = `squares`.
+double rounding_of_means(Index rows, Index cols, double squares);
 /// P_ii of each head.
 std::vector<std::vector<double>> diagonals(const AttentionOperator& p, double memory);
 /// The same of one head (1, n, n) by the dense solver of its backend; none where that did not
@@ -22,8 +33,5 @@ std::vector<std::vector<double>> diagonals(const AttentionOperator& p, double me
 std::optional<Estimate> dense_second(const Tensor& p, const one_matrix::Which& which,
                                      double accuracy);
 std::optional<Estimate> dense_norm(const Tensor& p, double accuracy);
-
-/// Heads that have an entry 0, whose graph may be disconnected.
-std::vector<bool> has_zero(const Tensor& p);
 
 }  // namespace tsdiag::on_device

@@ -49,6 +49,12 @@ namespace {
 using Vector = std::span<const double>;
 using Result = std::span<double>;
 
+/// Of products with P.
+double rounding_of(const View& p) {
+    const std::vector<double> none(std::size_t(p.shape.cols), 0.0);
+    return rounding_of_products(p.shape.cols, norm_bound(p, none));
+}
+
 /// x -> P x, or x -> Pi2 P Pi2 x.
 LinearMap square_map(const View& p, bool deflated) {
     const Index n = p.shape.rows;
@@ -59,7 +65,11 @@ LinearMap square_map(const View& p, bool deflated) {
         multiply(p, from, y);
         centre(y);
     };
-    return {.rows = n, .cols = n, .apply = apply, .transpose = {}};
+    return {.rows = n,
+            .cols = n,
+            .apply = apply,
+            .transpose = {},
+            .rounding = {deflated ? rounding_of(p) : 0}};
 }
 
 /// Entries that may differ from the exact ones by `error`, in the 2-norm.
@@ -209,6 +219,7 @@ Estimate second_largest(const std::vector<Estimate>& moduli, double accuracy, co
 }
 
 Estimate by_arnoldi(const View& p, const Which& which, double accuracy) {
+    if (rows_are_equal(p)) return exact(0, "arnoldi");
     Estimate found = spectral_radius(square_map(p, which.deflated), residual_for(accuracy),
                                      arnoldi_products, which.rank, accuracy);
     bound_second(found, p, which);
@@ -258,6 +269,7 @@ LinearMap centred_map(const View& p, std::span<const double> column) {
     map.rows = p.shape.rows;
     map.cols = p.shape.cols;
     map.normal = [&p, column](Vector x, Result y) { stored::centred_normal(p, column, x, y); };
+    map.rounding = {rounding_of(p)};
     return map;
 }
 

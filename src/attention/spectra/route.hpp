@@ -23,6 +23,13 @@ struct Problem {
     /// Of each head, delta where it was found beside lambda_2: filled by the search for lambda_2,
     /// read by the other.  Null: only one of them is sought.
     std::vector<std::optional<Estimate>>* beside = nullptr;
+    /// Of each head of a P that is kept, once it is asked for; empty before.
+    mutable std::vector<Survey> surveys = {};
+
+    const std::vector<Survey>& survey() const {
+        if (surveys.empty()) surveys = p.backend().survey(p.matrix().view()).get();
+        return surveys;
+    }
 
     bool on_device() const { return !p.backend().host_memory(); }
     bool for_norm() const { return sought == Sought::centred_norm; }
@@ -51,6 +58,15 @@ inline Found select(const std::vector<Estimate>& all, std::span<const Index> hea
 /// of(i) for i in [0, count), one after the other, `each` estimates of every i: each member of the
 /// team has every size-th i.
 Found shared(const Team* team, Index count, Index each, const std::function<Found(Index)>& of);
+
+/// Whether all heads are iterated in step on their device.
+bool in_step(const Problem& problem);
+/// Whether delta of these heads is to be found with lambda_2, too; and what was found so.
+bool with_norms(const Problem& problem);
+Found found_before(const Problem& problem, std::span<const Index> heads);
+
+/// These heads of a P that is kept.
+Tensor chosen(const Tensor& p, std::span<const Index> heads);
 
 /// of(P) of one head of a P that is kept, from a copy in host memory.
 template <class Of>

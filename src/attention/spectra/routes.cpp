@@ -17,8 +17,9 @@
     X(diagonal)                   \
     X(blocks)                     \
     X(factors)                    \
-    X(squaring)                   \
     X(classes)                    \
+    X(krylov)                     \
+    X(squaring)                   \
     X(arnoldi)                    \
     X(dense)                      \
     X(library)
@@ -122,13 +123,10 @@ std::vector<Estimate> solve(const AttentionOperator& p, Sought sought, double me
     if (const auto* sample = dynamic_cast<const HeadsOfSample*>(&p)) {
         SharedAttention& shared = sample->shared();
         const SharedAttention::Question question{int(sought), memory, accuracy, std::string(asked)};
-        auto answer = shared.answers.find(question);
-        if (answer == shared.answers.end())
-            answer = shared.answers
-                         .emplace(question, solve(*shared.all, sought,
-                                                  memory * double(shared.samples), accuracy, asked))
-                         .first;
-        return sample->own(answer->second);
+        if (!shared.answers.contains(question))
+            shared.answers[question] =
+                solve(*shared.all, sought, memory * double(shared.samples), accuracy, asked);
+        return sample->own(shared.answers.at(question));
     }
     if (const auto near = Rescaled::where_needed(p, memory))
         return near->restore(solve(*near, sought, memory, accuracy, asked));
@@ -137,9 +135,21 @@ std::vector<Estimate> solve(const AttentionOperator& p, Sought sought, double me
 
 Spectra solve_both(const AttentionOperator& p, double memory, double accuracy,
                    std::string_view asked) {
-    const auto of_one = [&](Sought sought) { return solve(p, sought, memory, accuracy, asked); };
-    if (!p.backend().host_memory())  // a device is not in step
-        return {of_one(Sought::second_eigenvalue), of_one(Sought::centred_norm)};
+    if (const auto* sample = dynamic_cast<const HeadsOfSample*>(&p)) {
+        SharedAttention& shared = sample->shared();
+        const auto question = [&](Sought sought) {
+            return SharedAttention::Question{int(sought), memory, accuracy, std::string(asked)};
+        };
+        const SharedAttention::Question second = question(Sought::second_eigenvalue),
+                                        norm = question(Sought::centred_norm);
+        if (!shared.answers.contains(second) || !shared.answers.contains(norm)) {
+            Spectra found =
+                solve_both(*shared.all, memory * double(shared.samples), accuracy, asked);
+            shared.answers[second] = std::move(found.second);
+            shared.answers[norm] = std::move(found.norm);
+        }
+        return {sample->own(shared.answers.at(second)), sample->own(shared.answers.at(norm))};
+    }
     if (const auto near = Rescaled::where_needed(p, memory)) {
         Spectra found = solve_both(*near, memory, accuracy, asked);
         return {near->restore(std::move(found.second)), near->restore(std::move(found.norm))};

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "centred.hpp"
+#include "on_device.hpp"
 #include "route.hpp"
 #include "tsdiag/error.hpp"
 
@@ -21,7 +22,8 @@ constexpr double vanishing = 1e-8;  // of a trace relative to the norm: no lower
 /// Bounds of the radius from the norms and traces of A, A^2, A^4, ...
 class Bracket {
   public:
-    Bracket(Index n, double accuracy) : n_(double(n)), accuracy_(accuracy) {}
+    Bracket(Index n, double accuracy, double error)
+        : n_(double(n)), accuracy_(accuracy), error_(error) {}
 
     bool done() const { return done_; }
 
@@ -32,8 +34,8 @@ class Bracket {
         if (squares == 0) {
             // The power vanished: A is 0, or nilpotent to rounding, which bounds no error of an
             // eigenvalue.
-            done_ = done_ || norms_.empty();
-            if (norms_.empty()) upper_ = rounding_ = 0;
+            if (norms_.empty()) upper_ = error_, lower_ = 0, rounding_ = error_ > 0 ? error_ : 0;
+            done_ = true;
             return 1;
         }
         int exponent = 0;
@@ -45,9 +47,9 @@ class Bracket {
         upper_ = std::min(upper_, std::exp(norms_.back() / power));
         if (trace > vanishing * norm) {
             lower_ = std::max(lower_, std::exp((scale_ + std::log(trace / (n_ - 1))) / power));
-            rounding_ = norm / trace * rounding();
+            rounding_ = norm / trace * (rounding() + 2 * error_ / (lower_ + upper_));
         }
-        done_ = upper_ - lower_ <= accuracy_ / 1000 * upper_ && rounding_ <= accuracy_ / 10;
+        done_ = certain();
         return std::ldexp(1.0, -exponent);
     }
 
@@ -57,12 +59,15 @@ class Bracket {
         out.method = "squaring";
         out.residual = std::max(0.0, upper_ - lower_);
         out.iterations = norms_.empty() ? 0 : Index(norms_.size()) - 1;
-        out.converged = done_;
-        if (!done_) out.low = lower_, out.high = upper_;
+        out.converged = certain();
+        if (!out.converged) out.low = lower_, out.high = upper_;
         return out;
     }
 
   private:
+    bool certain() const {
+        return upper_ - lower_ <= accuracy_ / 1000 * upper_ && rounding_ <= accuracy_ / 10;
+    }
     /// 2^-53 sqrt(n) max_j 2^-(j+1) (|A^(2^j)|_F / rho^(2^j))^2, of the powers before the last.
     double rounding() const {
         const double radius = std::log((lower_ + upper_) / 2);
@@ -75,7 +80,7 @@ class Bracket {
         return ulp / 2 * std::sqrt(n_) * std::exp(std::min(700.0, most));
     }
 
-    double n_, accuracy_;
+    double n_, accuracy_, error_;
     double scale_ = 0;           ///< log of what A^(2^s) was divided by
     std::vector<double> norms_;  ///< log |A^(2^j)|_F
     double lower_ = 0, upper_ = std::numeric_limits<double>::infinity();
@@ -85,10 +90,12 @@ class Bracket {
 
 }  // namespace
 
-std::vector<Estimate> spectral_radii(Tensor a, double accuracy) {
+std::vector<Estimate> spectral_radii(Tensor a, double accuracy, std::span<const double> errors) {
     check(a.rows() == a.cols() && a.rows() >= 2 && a.type() == Type::f64,
           "repeated squaring: square matrices in float64");
-    std::vector<Bracket> brackets(std::size_t(a.batch()), Bracket(a.rows(), accuracy));
+    std::vector<Bracket> brackets;
+    for (Index k = 0; k < a.batch(); ++k)
+        brackets.emplace_back(a.rows(), accuracy, errors.empty() ? 0 : errors[std::size_t(k)]);
     for (Index s = 0; s <= most_squarings; ++s) {
         if (s > 0) a = matmul(a, a);
         auto found = a.backend().squares_and_traces(a.view());
@@ -111,18 +118,25 @@ bool applies(const spectra::Problem& problem) {
            problem.p.columns() <= largest && (problem.for_norm() || problem.known.row_stochastic);
 }
 
-std::vector<Estimate> second_eigenvalue(const Tensor& p, double accuracy) {
-    return spectral_radii(centred::both(p), accuracy);
+std::vector<Estimate> second_eigenvalue(const Tensor& p, double accuracy,
+                                        std::span<const double> errors) {
+    return spectral_radii(centred::both(p), accuracy, errors);
 }
 
-std::vector<Estimate> centred_norm(const Tensor& p, double accuracy) {
+std::vector<Estimate> centred_norm(const Tensor& p, double accuracy,
+                                   std::span<const double> errors) {
     const Tensor a = centred::columns(p);
     std::vector<Estimate> found = spectral_radii(matmul(a, a, Transpose::first), accuracy);
-    for (Estimate& e : found) {
+    for (std::size_t k = 0; k < found.size(); ++k) {
+        Estimate& e = found[k];
         e.value = std::sqrt(e.value);
         if (e.value > 0) e.residual /= 2 * e.value;
         if (e.low) e.low = std::sqrt(*e.low);
         if (e.high) e.high = std::sqrt(*e.high);
+        if (errors.empty() || (e.converged && errors[k] <= accuracy / 10 * e.value)) continue;
+        e.converged = false;  // Weyl's theorem
+        e.low = std::max(0.0, e.low.value_or(e.value * (1 - accuracy)) - errors[k]);
+        e.high = e.high.value_or(e.value * (1 + accuracy)) + errors[k];
     }
     return found;
 }
@@ -132,32 +146,36 @@ std::vector<Estimate> centred_norm(const Tensor& p, double accuracy) {
 namespace tsdiag::spectra {
 namespace {
 
-/// of(p), for as many heads at once as fit into memory.
+/// of(p, errors), for as many heads at once as fit into memory.
 template <class Of>
-std::vector<Estimate> in_groups(const Tensor& p, const Of& of) {
+std::vector<Estimate> in_groups(const Tensor& p, std::span<const double> errors, const Of& of) {
     try {
-        return of(p);
+        return of(p, errors);
     } catch (const OutOfMemory&) {
         if (p.batch() == 1) throw;
     }
     note_shortage("the heads of a spectrum were processed in halves");
     const Index half = p.batch() / 2;
-    std::vector<Estimate> out = in_groups(p.batch_range(0, half), of);
-    std::ranges::move(in_groups(p.batch_range(half, p.batch() - half), of),
-                      std::back_inserter(out));
+    std::vector<Estimate> out =
+        in_groups(p.batch_range(0, half), errors.first(std::size_t(half)), of);
+    std::ranges::move(
+        in_groups(p.batch_range(half, p.batch() - half), errors.subspan(std::size_t(half)), of),
+        std::back_inserter(out));
     return out;
 }
 
 Found find(const Problem& problem, std::span<const Index> heads) {
-    const Tensor& whole = problem.p.matrix();
-    stored::require_finite(whole, 0);
-    return select(in_groups(whole,
-                            [&](const Tensor& p) {
-                                return problem.for_norm()
-                                           ? squaring::centred_norm(p, problem.accuracy)
-                                           : squaring::second_eigenvalue(p, problem.accuracy);
-                            }),
-                  heads);
+    std::vector<double> errors;
+    for (const Index k : heads)
+        errors.push_back(on_device::rounding_of_means(problem.p.tokens(), problem.p.columns(),
+                                                      problem.survey()[std::size_t(k)].squares));
+    const std::vector<Estimate> found = in_groups(
+        chosen(problem.p.matrix(), heads), errors,
+        [&](const Tensor& p, std::span<const double> error) {
+            return problem.for_norm() ? squaring::centred_norm(p, problem.accuracy, error)
+                                      : squaring::second_eigenvalue(p, problem.accuracy, error);
+        });
+    return {found.begin(), found.end()};
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 #pragma once
+#include <span>
 #include <vector>
 
 #include "tsdiag/linalg.hpp"
@@ -28,14 +29,21 @@ constexpr Index largest = 1024;
 /// must be below accuracy/10, else `converged` is false and the bracket is all that is known.
 /// Method "squaring", `residual` the width of the bracket, `iterations` the squarings. Cost 2 n^3 a
 /// squaring and matrix, some 32 of them; memory 3 stacks.
-std::vector<Estimate> spectral_radii(Tensor a, double accuracy = usual_accuracy);
+///
+/// `errors`: of each A, the 2-norm of what may be wrong with it; times the estimate |A^k|_F / |tr
+/// A^k| of the condition number it is part of the guard.
+std::vector<Estimate> spectral_radii(Tensor a, double accuracy = usual_accuracy,
+                                     std::span<const double> errors = {});
 
 /// Whether it is the method for the heads of a problem.
 bool applies(const spectra::Problem& problem);
 
-/// |lambda_2| of each row-stochastic P, (h, n, n): the spectral radius of Pi2 P Pi2.
-std::vector<Estimate> second_eigenvalue(const Tensor& p, double accuracy = usual_accuracy);
+/// |lambda_2| of each row-stochastic P, (h, n, n): the spectral radius of Pi2 P Pi2.  `errors`:
+/// those of its means.
+std::vector<Estimate> second_eigenvalue(const Tensor& p, double accuracy = usual_accuracy,
+                                        std::span<const double> errors = {});
 /// |Pi2 P|_2 of each P, (h, n, n): the root of the spectral radius of (Pi2 P)^T (Pi2 P).
-std::vector<Estimate> centred_norm(const Tensor& p, double accuracy = usual_accuracy);
+std::vector<Estimate> centred_norm(const Tensor& p, double accuracy = usual_accuracy,
+                                   std::span<const double> errors = {});
 
 }  // namespace tsdiag::squaring

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <complex>
+#include <exception>
 #include <vector>
 
 #include "hessenberg.hpp"
@@ -70,8 +71,13 @@ class Arnoldi {
     static constexpr Index step = 8;  // products between two checks of the leading Ritz value
 
   public:
-    Arnoldi(double tolerance, Index limit, Index rank, double accuracy)
-        : tolerance_(tolerance), accuracy_(accuracy), limit_(limit), rank_(rank) {}
+    /// `rounding`: LinearMap::rounding.
+    Arnoldi(double tolerance, Index limit, Index rank, double accuracy, double rounding)
+        : tolerance_(tolerance),
+          accuracy_(accuracy),
+          rounding_(rounding),
+          limit_(limit),
+          rank_(rank) {}
 
     bool done() const { return done_; }
 
@@ -95,7 +101,7 @@ class Arnoldi {
   private:
     void examine(Index m, double rest, double before) {
         const std::vector<double> h = matrix(m);
-        const double noise = ulp * norm(h);
+        const double noise = ulp * norm(h) + rounding_;
         const hessenberg::Leading found =
             hessenberg::leading_eigenvalue(h, m, rank_, rest, noise, accuracy_);
         const bool invariant = rest == 0;
@@ -104,10 +110,11 @@ class Arnoldi {
                 .method = "arnoldi",
                 .residual = found.residual,
                 .iterations = m};
-        out_.converged = found.certain &&
-                         (invariant || (stable && found.residual <=
-                                                      tolerance_ * std::max(found.modulus, noise)));
-        done_ = out_.converged || invariant || m >= limit_;
+        const bool settled =
+            invariant || (stable && found.residual <= tolerance_ * std::max(found.modulus, noise));
+        out_.converged = found.certain && settled;
+        const bool drowned = rounding_ > accuracy_ * found.modulus;  // whatever the condition
+        done_ = out_.converged || invariant || (settled && drowned) || m >= limit_;
         leader_ = found.value;
         if (!out_.converged) out_.low = 0;
     }
@@ -120,7 +127,7 @@ class Arnoldi {
         const double residual = rest * c.last, allowed = tolerance_ * std::abs(leader_);
         look_ = m + (residual > 1e3 * allowed ? 2 * step : step);
         return residual <= allowed &&
-               c.sensitivity.condition * residual <= accuracy_ * std::abs(leader_);
+               c.sensitivity.condition * (residual + rounding_) <= accuracy_ * std::abs(leader_);
     }
 
     std::vector<double> matrix(Index m) const {
@@ -134,7 +141,7 @@ class Arnoldi {
         return h;
     }
 
-    double tolerance_, accuracy_;
+    double tolerance_, accuracy_, rounding_;
     Index limit_, rank_;
     Index check_ = 32, look_ = 0;      // when the small problem is next solved, or tracked
     std::complex<double> leader_ = 0;  // the Ritz value that is tracked
@@ -146,7 +153,9 @@ class Arnoldi {
 
 class Lanczos {
   public:
-    Lanczos(double tolerance, Index limit) : tolerance_(tolerance), limit_(limit), check_(16) {}
+    /// `rounding`: that of Pi2 A, A^T A being the map.
+    Lanczos(double tolerance, Index limit, double rounding)
+        : tolerance_(tolerance), rounding_(rounding), limit_(limit), check_(16) {}
 
     bool done() const { return done_; }
 
@@ -170,13 +179,15 @@ class Lanczos {
         out_.residual = top > 0 ? residual / out_.value : residual;
         // A residual far below the gap to the next Ritz value would promise more (Kato and Temple),
         // but Ritz values of a cluster part late.
-        out_.converged = rest == 0 || residual <= 2 * tolerance_ * top;
-        done_ = out_.converged || m >= limit_;
-        constexpr double rounding = 1e-12;
-        if (!out_.converged) out_.low = out_.value * (1 - rounding);
+        const bool settled = rest == 0 || residual <= 2 * tolerance_ * top;
+        const double error = 2 * rounding_;  // of both products
+        out_.converged = settled && error <= tolerance_ * out_.value;
+        done_ = settled || m >= limit_;
+        constexpr double of_sums = 1e-12;
+        if (!out_.converged) out_.low = std::max(0.0, out_.value * (1 - of_sums) - error);
     }
 
-    double tolerance_;
+    double tolerance_, rounding_;
     Index limit_, check_;
     std::vector<double> diagonal_, off_;
     Estimate out_;
@@ -190,13 +201,22 @@ std::vector<Estimate> estimates(const std::vector<Solver>& solvers) {
     return out;
 }
 
+/// One solver a map: `make` of the rounding of its products.
+template <class Make>
+auto solvers_of(Index count, std::span<const double> rounding, const Make& make) {
+    std::vector<decltype(make(0.0))> out;
+    for (Index i = 0; i < count; ++i)
+        out.push_back(make(rounding.empty() ? 0 : rounding[std::size_t(i)]));
+    return out;
+}
+
 /// Solvers of equal maps, each with its basis.
 template <class Solver>
 class Together {
   public:
-    Together(Index n, Index count, const Solver& start)
+    Together(Index n, std::vector<Solver> solvers)
         : n_(std::size_t(n)),
-          solvers_(std::size_t(count), start),
+          solvers_(std::move(solvers)),
           bases_(solvers_.size(), Basis(n)),
           x_(solvers_.size() * n_),
           y_(x_.size()) {}
@@ -232,8 +252,8 @@ class Together {
 };
 
 template <class Solver, class Apply>
-std::vector<Estimate> iterate(Index n, Index count, const Solver& start, const Apply& apply) {
-    Together<Solver> all(n, count, start);
+std::vector<Estimate> iterate(Index n, std::vector<Solver> solvers, const Apply& apply) {
+    Together<Solver> all(n, std::move(solvers));
     while (!all.done()) {
         apply(all.vectors(), all.images());
         all.take();
@@ -327,13 +347,144 @@ std::vector<Estimate> iterate(const StackMap& map, const Solver& start) {
     return estimates(solvers);
 }
 
+/// Bases of one size of Krylov spaces on a device that `fuses`, each step one product of all
+/// matrices and one kernel for all bases; the coefficients stay there until they are read.
+class FusedBases {
+  public:
+    static constexpr Index products_of_read = 8;
+
+    FusedBases(const Tensor& a, const StackedSearch& search)
+        : a_(a),
+          count_(a.batch()),
+          n_(a.cols()),
+          radii_(search.radius_products > 0),
+          norms_(search.norm_products > 0),
+          centred_(search.centred && radii_ ? count_ : 0) {
+        const Backend& backend = a.backend();
+        if (norms_)
+            column_ =
+                matvec(a, affine(zeros(backend, {count_, a.rows(), 1}, Type::f64), 0, 1), true)
+                    .reshape({count_, 1, n_});
+        const Index all = (Index(radii_) + Index(norms_)) * count_;
+        images_ = expand(random_tensor(backend, {1, 1, n_}, Type::f64, Law::normal,
+                                       Rng(0x6b72796c6f76, 0), 0, 1),
+                         {all, 1, n_});
+        extend(0, all, Tensor::empty(backend, {all, 1, 1}, Type::f64));
+    }
+
+    /// `products` more products, of the radii's matrices, of the norms', or of both: the numbers of
+    /// each basis that goes on, for each product its coefficients and the norm of the remainder.
+    std::vector<double> advance(Index products, bool radii, bool norms) {
+        const Index first = radii ? 0 : Index(radii_) * count_,
+                    some = (Index(radii) + Index(norms)) * count_;
+        stride_ = size_ + products;
+        const Tensor numbers = Tensor::empty(a_.backend(), {some, products, stride_}, Type::f64);
+        for (Index k = 0; k < products; ++k) {
+            multiply(radii, norms);
+            extend(first, some, numbers.row_range(k, 1).col_range(0, size_ + 1));
+        }
+        return numbers.to_host<double>();
+    }
+    /// From one product to the next in what `advance` has returned.
+    Index stride() const { return stride_; }
+
+  private:
+    void multiply(bool radii, bool norms) {
+        const Tensor last = rows_.row_range(size_ - 1, 1);
+        const Index of_norms = Index(radii_) * count_;
+        const View x = last.batch_range(0, count_).view(), y = part(images_, 0);
+        const View u = norms ? part(last, of_norms) : View(),
+                   z = norms ? part(images_, of_norms) : View();
+        a_.backend().krylov_products(radii ? &y : nullptr, norms ? &z : nullptr, a_.view(), x, u,
+                                     norms ? column_.view() : View());
+    }
+    View part(const Tensor& t, Index first) const { return t.batch_range(first, count_).view(); }
+
+    /// By the images of `some` bases from `first` on.
+    void extend(Index first, Index some, const Tensor& column) {
+        if (!rows_.defined() || size_ == rows_.rows()) grow();
+        a_.backend().extend_basis(rows_.batch_range(first, some).row_range(0, size_ + 1).view(),
+                                  column.view(), images_.batch_range(first, some).view(),
+                                  first == 0 ? std::min(centred_, some) : 0);
+        ++size_;
+    }
+    void grow() {
+        const Tensor wider = Tensor::empty(
+            a_.backend(), {images_.batch(), std::min(n_ + 1, std::max<Index>(48, 2 * size_)), n_},
+            Type::f64);
+        if (size_ > 0)
+            a_.backend().unary(Unary::copy, wider.row_range(0, size_).view(), rows_.view());
+        rows_ = wider;
+    }
+
+    Tensor a_;
+    Index count_, n_;
+    bool radii_, norms_;
+    Index centred_;   ///< so many bases are, from the first on
+    Index size_ = 0;  ///< vectors of each
+    Index stride_ = 0;
+    Tensor column_;         ///< 1^T A
+    Tensor rows_, images_;  ///< those of the radii before those of the norms
+};
+
+/// Feeds solver i the numbers of basis first + i; on all threads, since small problems are solved.
+template <class Solver>
+void feed(std::vector<Solver>& solvers, const std::vector<double>& numbers, Index first, Index size,
+          Index products, Index stride) {
+    std::exception_ptr failure;
+#pragma omp parallel for schedule(dynamic)
+    for (Index i = 0; i < std::ssize(solvers); ++i) try {
+            Solver& solver = solvers[std::size_t(i)];
+            for (Index k = 0; k < products && !solver.done(); ++k) {
+                const double* row = numbers.data() + ((first + i) * products + k) * stride;
+                if (!std::all_of(row, row + size + k + 1,
+                                 [](double e) { return std::isfinite(e); }))
+                    throw NonFiniteError("an iteration has met a number that is not finite");
+                solver.add(std::vector<double>(row, row + size + k), row[size + k]);
+            }
+        } catch (...) {
+#pragma omp critical(tsdiag_krylov_failure)
+            if (!failure) failure = std::current_exception();
+        }
+    if (failure) std::rethrow_exception(failure);
+}
+
 }  // namespace
+
+RadiiAndNorms radii_and_norms(const Tensor& stack, const StackedSearch& search) {
+    const Index count = stack.batch(), n = stack.cols();
+    const bool radii = search.radius_products > 0, norms = search.norm_products > 0;
+    check(count > 0 && n > 0 && stack.rows() > 0 && (!radii || stack.rows() == n),
+          "radii_and_norms: a stack of matrices, square ones for radii");
+    auto radius = solvers_of(radii ? count : 0, search.rounding, [&](double rounding) {
+        return Arnoldi(search.tolerance, search.radius_products, search.rank, search.accuracy,
+                       rounding);
+    });
+    auto norm = solvers_of(norms ? count : 0, search.rounding, [&](double rounding) {
+        return Lanczos(search.tolerance, search.norm_products, rounding);
+    });
+    FusedBases bases(stack, search);
+    for (Index size = 1;;) {
+        const bool first = !std::ranges::all_of(radius, &Arnoldi::done),
+                   second = !std::ranges::all_of(norm, &Lanczos::done);
+        if (!first && !second) return {estimates(radius), estimates(norm)};
+        const Index products = std::min(FusedBases::products_of_read, n + 1 - size);
+        const std::vector<double> numbers = bases.advance(products, first, second);
+        if (first) feed(radius, numbers, 0, size, products, bases.stride());
+        if (second) feed(norm, numbers, first ? count : 0, size, products, bases.stride());
+        size += products;
+    }
+}
 
 std::vector<Estimate> spectral_radii(const LinearMap& a, Index count, double tolerance,
                                      Index max_products, Index rank, double accuracy) {
     check(a.rows == a.cols && count > 0 && a.rows > 0 && a.rows % count == 0 && max_products > 0,
           "spectral_radii: a square map for each");
-    return iterate(a.rows / count, count, Arnoldi(tolerance, max_products, rank, accuracy),
+    return iterate(a.rows / count,
+                   solvers_of(count, a.rounding,
+                              [&](double rounding) {
+                                  return Arnoldi(tolerance, max_products, rank, accuracy, rounding);
+                              }),
                    a.apply);
 }
 
@@ -342,10 +493,12 @@ std::vector<Estimate> largest_singular_values(const LinearMap& a, Index count, d
     check(count > 0 && a.cols > 0 && a.cols % count == 0 && max_products > 0,
           "largest_singular_values: equal maps");
     const Index n = a.cols / count;
-    const Lanczos start(tolerance, max_products);
-    if (a.normal) return iterate(n, count, start, a.normal);
+    const auto start = solvers_of(count, a.rounding, [&](double rounding) {
+        return Lanczos(tolerance, max_products, rounding);
+    });
+    if (a.normal) return iterate(n, start, a.normal);
     std::vector<double> between(std::size_t(a.rows));
-    return iterate(n, count, start, [&](std::span<const double> x, std::span<double> y) {
+    return iterate(n, start, [&](std::span<const double> x, std::span<double> y) {
         a.apply(x, between);
         a.transpose(between, y);
     });
@@ -360,8 +513,13 @@ RadiiAndNorms radii_and_norms(const SharedPass& stack, Index count, double toler
               norm_products > 0,
           "radii_and_norms: two square maps for each");
     const Index n = square.rows / count;
-    Together<Arnoldi> radii(n, count, Arnoldi(tolerance, radius_products, rank, accuracy));
-    Together<Lanczos> norms(n, count, Lanczos(tolerance, norm_products));
+    Together<Arnoldi> radii(n, solvers_of(count, square.rounding, [&](double rounding) {
+                                return Arnoldi(tolerance, radius_products, rank, accuracy,
+                                               rounding);
+                            }));
+    Together<Lanczos> norms(n, solvers_of(count, normal.rounding, [&](double rounding) {
+                                return Lanczos(tolerance, norm_products, rounding);
+                            }));
     while (!radii.done() || !norms.done()) {
         const bool first = !radii.done(), second = !norms.done();
         if (first && second)
@@ -378,12 +536,12 @@ RadiiAndNorms radii_and_norms(const SharedPass& stack, Index count, double toler
 
 std::vector<Estimate> spectral_radii(const StackMap& stack, double tolerance, Index max_products,
                                      Index rank, double accuracy) {
-    return iterate(stack, Arnoldi(tolerance, max_products, rank, accuracy));
+    return iterate(stack, Arnoldi(tolerance, max_products, rank, accuracy, 0));
 }
 
 std::vector<Estimate> largest_singular_values(const StackMap& stack, double tolerance,
                                               Index max_products) {
-    return iterate(stack, Lanczos(tolerance, max_products));
+    return iterate(stack, Lanczos(tolerance, max_products, 0));
 }
 
 Estimate spectral_radius(const LinearMap& a, double tolerance, Index max_products, Index rank,

@@ -565,6 +565,10 @@ class CpuBackend final : public Backend {
                          bool) const override {
         composed();
     }
+    void krylov_products(const View*, const View*, View, View, View, View) const override {
+        composed();
+    }
+    void extend_basis(View, View, View, Index) const override { composed(); }
 
     Later<RowStatistics> row_statistics(View p, const View* slope, bool divided, Index first,
                                         const Visible& visible) const override {
@@ -621,6 +625,22 @@ class CpuBackend final : public Backend {
         std::vector<Index> out;
         for (const View& x : xs)
             out.push_back(typed(x, [&]<class T>(T) { return nonfinite_element<T>(x); }));
+        return out;
+    }
+    Later<std::vector<Survey>> survey(View a) const override {
+        std::vector<Survey> out(std::size_t(a.shape.batch), {.equal_rows = true});
+        typed(a, [&]<class T>(T) {
+            for (Index b = 0; b < a.shape.batch; ++b)
+                for (Index r = 0; r < a.shape.rows; ++r) {
+                    Survey& one = out[std::size_t(b)];
+                    const T *row = a.row<T>(b, r), *first = a.row<T>(b, 0);
+                    for (Index j = 0; j < a.shape.cols; ++j) {
+                        one.squares += double(row[j]) * double(row[j]);
+                        one.has_zero = one.has_zero || row[j] == T(0);
+                        one.equal_rows = one.equal_rows && row[j] == first[j];
+                    }
+                }
+        });
         return out;
     }
 
