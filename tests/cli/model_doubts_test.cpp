@@ -188,6 +188,30 @@ TEST_F(ModelDoubts, AnAdapterBesideAModelIsRefused) {
               0);
 }
 
+/// A constant that outweighs the tokens in each sum before a norm leaves them no gradient.
+TEST_F(ModelDoubts, AGradientThatVanishesOverASeriesIsSaid) {
+    open("bert");
+    for (Values& one : tensors)
+        if (one.name.ends_with("output.dense.bias"))
+            for (std::size_t i = 0; i < one.values.size(); ++i) one.values[i] = 1e3f * float(i % 5);
+    write();
+    fs::create_directory(folder / "run");
+    for (const char* to : {"run/checkpoint-1", "run/checkpoint-2"})
+        fs::copy(folder / "m", folder / to);
+    const Finished done =
+        tsdiag(folder, {"probe", "run", "--tokens", "6", "--loss", "mlm", "--no-report", "--json"});
+    ASSERT_EQ(done.code, 0) << done.err;
+    bool said = false;
+    const Json findings = Json::parse(done.out, "out")["findings"];
+    for (const Json& one : findings.array())
+        if (one["text"].string().starts_with("The gradient vanishes: at step 2 by")) {
+            said = true;
+            EXPECT_EQ(one["level"].string(), "warning");
+            EXPECT_THAT(one["text"].string(), HasSubstr("so it is at 2 of 2 steps"));
+        }
+    EXPECT_TRUE(said) << done.out;
+}
+
 TEST_F(ModelDoubts, AnUnsupportedQuantisationOfPlainWeightsMayBeLeftOver) {
     open("llama");
     config.set("quantization_config", Json().set("quant_method", "unheard_of"));
