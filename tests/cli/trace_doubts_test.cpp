@@ -354,6 +354,20 @@ TEST_F(TraceDoubts, ThePlacementIsFoundByWhatIsTheNormOfWhat) {
     }
 }
 
+TEST_F(TraceDoubts, AMaskHidesTokensFromThePlacementAndMayHaveAxesOfOne) {
+    std::vector<Array> arrays = layer_of(true, tokens, width);
+    for (Array& one : arrays)  // rows of padding, which keep to nothing
+        for (std::size_t i = std::size_t((tokens - 2) * width); i < one.values.size(); ++i)
+            one.values[i] = std::sin(double(i) * double(one.name.size() + one.name[0]));
+    write(arrays);
+    refused();
+    write_npy<std::int64_t>(folder / "mask.npy", "<i8", {1, 1, 1, tokens},
+                            std::vector<std::int64_t>{1, 1, 1, 1, 1, 1, 0, 0});
+    const Finished found = probe({"--mask", "mask.npy"});
+    ASSERT_EQ(found.code, 0) << found.err;
+    EXPECT_THAT(found.out, HasSubstr("placement post"));
+}
+
 TEST_F(TraceDoubts, AGainThatNobodyKnowsIsNotOne) {
     write({hidden("hidden_states.0", 0), hidden("hidden_states.1", 1),
            maps("attentions.0", softmax())});
