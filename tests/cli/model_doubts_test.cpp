@@ -189,6 +189,19 @@ TEST_F(ModelDoubts, AnAdapterBesideAModelIsRefused) {
               0);
 }
 
+TEST_F(ModelDoubts, WrappersInsideNamesAreRemoved) {
+    open("llama");
+    const double plain = gradient();
+    for (Values& one : tensors) {
+        const std::size_t at = one.name.find("layers.");
+        if (at != std::string::npos)
+            one.name.insert(at + std::string("layers.0.").size(), "_checkpoint_wrapped_module.");
+        one.name = "_fsdp_wrapped_module." + one.name;
+    }
+    EXPECT_DOUBLE_EQ(gradient(), plain);
+    EXPECT_THAT(told(), HasSubstr("removed '_checkpoint_wrapped_module.' from inside"));
+}
+
 /// A file of PyTorch that says things beside its tensors: keys and pickled values.
 class SaidInAFile : public ModelDoubts {
   protected:

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "checkpoint/zip_writer.hpp"
 #include "program.hpp"
 #include "tsdiag/checkpoint.hpp"
 #include "tsdiag/json.hpp"
@@ -183,6 +184,16 @@ TEST_F(TraceDoubts, OtherDumpsAreSaidToBeWhatTheyAre) {
     write_npy<double>(folder / "x.npy", "<f8", {tokens, width}, x);
     EXPECT_THAT(tsdiag(folder, {"probe", "x.npy"}).err,
                 HasSubstr("is one array (8, 6) without a name"));
+    write_npy<std::uint8_t>(folder / "rng.npy", "|u1", {5056}, std::vector<std::uint8_t>(5056, 1));
+    EXPECT_THAT(tsdiag(folder, {"probe", "rng.npy"}).err,
+                HasSubstr("holds states of generators of random numbers"));
+    EXPECT_THAT(tsdiag(folder, {"probe", std::string(test_data()) + "/formats/torchscript.pt"}).err,
+                HasSubstr("is a TorchScript archive"));
+    write_file(folder / "optimizer.pt",
+               samples::torch_zip_of(samples::dict(samples::text("state") + "}" +
+                                                   samples::text("param_groups") + "]")));
+    EXPECT_THAT(tsdiag(folder, {"probe", "optimizer.pt"}).err,
+                HasSubstr("is the state of an optimiser"));
 }
 
 TEST_F(TraceDoubts, IntegersAreNoStates) {
