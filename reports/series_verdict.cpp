@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "gradient_flow.hpp"
 #include "headline.hpp"
 #include "page.hpp"
 #include "rows.hpp"
@@ -111,6 +112,28 @@ Finding headline(const Similarity& similarities, const std::string& unit) {
                                      counted(peaks.size(), unit), where(most, unit), last)};
 }
 
+/// Of the gradient that does not come through the layers, at the last step where it does not.
+std::optional<Finding> lost_gradient(const Table& table, const std::string& unit) {
+    std::map<Index, std::map<Index, double>> norms;  // by step and layer, of all parameters
+    for (const MetricRow& row : table.metrics())
+        if (row.metric == metric::grad_norm && row.value && row.at.step >= 0 && row.at.layer >= 0 &&
+            row.at.head < 0 && row.at.stage.empty() && row.at.tensor.empty())
+            norms[row.at.step][row.at.layer] = *row.value;
+    std::size_t lost = 0;
+    std::string last;
+    for (const auto& [step, layers] : norms) {
+        const auto flow = gradient_flow({layers.begin(), layers.end()});
+        if (!flow || (!flow->stops() && !flow->explodes() && !flow->vanishes())) continue;
+        ++lost;
+        last = fmt::format("{}: at {} {} {}", flow->course(), unit, step, flow->numbers());
+    }
+    if (lost == 0) return std::nullopt;
+    return Finding{
+        Level::warning,
+        fmt::format("{}; so it is at {} of {}.", last, lost, counted(norms.size(), unit)),
+        trajectory_name(metric::grad_norm, "")};
+}
+
 /// What was assumed of the models and left out, before their numbers, as in `verdict`.
 void add_doubts(const Json& model, std::vector<Finding>& out) {
     if (const Json& reason = model["no_attention"]; reason.is_string())
@@ -146,6 +169,8 @@ std::vector<Finding> series_verdict(const Table& table, const Json& run) {
         if (std::string text = warns ? remedy(run) : std::string(); !text.empty())
             out.push_back({Level::note, std::move(text), figure});
     }
+    if (std::optional<Finding> lost = lost_gradient(table, unit_of(run)))
+        out.push_back(std::move(*lost));
     add_alarms(run, out);
     for (Finding& change : changes_verdict(run)) out.push_back(std::move(change));
     return by_severity(std::move(out));

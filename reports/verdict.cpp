@@ -5,6 +5,7 @@
 #include <limits>
 #include <tuple>
 
+#include "gradient_flow.hpp"
 #include "head_classes.hpp"
 #include "headline.hpp"
 #include "rows.hpp"
@@ -17,7 +18,6 @@ namespace {
 using namespace reports;
 using Level = Finding::Level;
 
-constexpr double steep = 1e3;            ///< between first and last layer, of a gradient
 constexpr int first_layers = 3;          ///< their measured ratios predict the depth of saturation
 constexpr std::size_t most_heads = 6;    ///< more are only counted
 constexpr std::size_t most_reasons = 3;  ///< reported for undefined numbers
@@ -280,27 +280,11 @@ void ModelVerdict::heads() {
 }
 
 void ModelVerdict::gradients() {
-    const auto values = defined(depth(metric::grad_norm, ""));
-    if (values.size() < 2) return;
-    const auto [first, early] = values.front();
-    const auto [last, late] = values.back();
-    if (early <= 0 || late <= 0) {
-        say(Level::warning,
-            fmt::format("The gradient by the parameters of layer {} is 0: nothing there can learn.",
-                        early <= 0 ? first : last),
-            "gradient_norms");
-        return;
-    }
-    const double change = early / late, a_layer = std::pow(change, 1 / double(last - first));
-    const bool grows = change > steep, vanishes = change < 1 / steep;
-    say(grows || vanishes ? Level::warning : Level::note,
-        fmt::format("{}: by the parameters of layer {} it is {}, by those of layer {} {}, "
-                    "a factor of {} a layer on its way back.",
-                    grows      ? "The gradient explodes"
-                    : vanishes ? "The gradient vanishes"
-                               : "The gradient reaches all layers",
-                    last, number(late), first, number(early), number(a_layer)),
-        "gradient_norms");
+    const auto flow = gradient_flow(defined(depth(metric::grad_norm, "")));
+    if (!flow) return;
+    const bool right = !flow->stops() && !flow->explodes() && !flow->vanishes();
+    say(right ? Level::note : Level::warning,
+        fmt::format("{}: {}.", flow->course(), flow->numbers()), "gradient_norms");
 }
 
 /// Reasons that differ in their numbers alone are one.

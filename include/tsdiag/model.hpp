@@ -86,6 +86,7 @@ struct DetectOptions {
     Json config;                              ///< config.json, or null
     std::string config_name = "config.json";  ///< for messages
     bool config_of_script = false;  ///< all arguments of a training, most not about the model
+    bool config_given = false;      ///< by --config: precedes what the file says of itself
     std::optional<Index> heads;     ///< --n-heads
     std::optional<Index> width;     ///< --width: accept pruned files
     Index memory_tokens = 0;        ///< --memory-tokens: ModelSpec::memory_tokens

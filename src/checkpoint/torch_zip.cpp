@@ -82,7 +82,9 @@ std::unique_ptr<ListedCheckpoint> read_torch_zip(ZipArchive archive) {
     const std::string folder = folder_of(archive);
     const Payload data = archive.verified(*archive.find(folder + "data.pkl"));
     const Pickle pickle = read_pickle(data.bytes, archive.path());
-    auto listed = std::make_unique<ListedCheckpoint>("torch zip", archive.path());
+    const bool script = archive.find(folder + "constants.pkl") != nullptr;
+    auto listed = std::make_unique<ListedCheckpoint>(
+        script ? "torch zip, TorchScript" : "torch zip", archive.path());
     list_objects(pickle, ZipStorages(archive, folder), archive.budget(), *listed);
     list_callables(pickle, *listed);
     return listed;

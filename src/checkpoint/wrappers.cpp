@@ -26,6 +26,10 @@ constexpr std::array<std::string_view, 3> bookkeeping_prefixes = {"optimizer_", 
 
 /// Prepended to every name by DataParallel and torch.compile.
 constexpr std::array<std::string_view, 2> machine_prefixes = {"module.", "_orig_mod."};
+/// Inside names, of each module that is wrapped: by FSDP, by activation checkpointing, by
+/// torch.compile.
+constexpr std::array<std::string_view, 3> wrapped_parts = {
+    "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.", "_orig_mod."};
 
 /// Prefixes of families, which the detection of the architecture handles; `model.` is examined
 /// separately.
@@ -40,12 +44,12 @@ bool contains(const std::array<std::string_view, n>& list, std::string_view word
 
 std::string_view first_part(std::string_view name) { return name.substr(0, name.find('.')); }
 
-/// A name in the file, and the length of its wrapper prefixes.
+/// A name in the file, and what is left of it without wrappers.
 struct Renamed {
-    std::string full;
-    std::size_t skipped = 0;  ///< bytes of `full` that belong to wrappers
+    std::string full, own;
 
-    std::string_view rest() const { return std::string_view(full).substr(skipped); }
+    std::string_view rest() const { return own; }
+    void skip(std::size_t bytes) { own.erase(0, bytes); }
 };
 using Names = std::vector<Renamed>;
 
@@ -53,7 +57,7 @@ class Unwrapping {
   public:
     Unwrapping(const Checkpoint& file, std::vector<std::string>* notes)
         : file_(file), listed_(dynamic_cast<const ListedCheckpoint*>(&file)), notes_(notes) {
-        for (const std::string& name : file.names()) names_.push_back({name, 0});
+        for (const std::string& name : file.names()) names_.push_back({name, name});
     }
 
     Names names() {
@@ -61,6 +65,7 @@ class Unwrapping {
         }
         if (entered_.empty()) drop_bookkeeping();
         strip_machine_prefixes();
+        if (strip_wrapped_parts()) strip_machine_prefixes();
         if (strip_lightning_attribute()) strip_machine_prefixes();
         check_collisions();
         return std::move(names_);
@@ -86,7 +91,7 @@ class Unwrapping {
                     "'{}' contains weights averaged over training; the file has no others",
                     wrapper));
             keep([&](std::string_view rest) { return rest.starts_with(prefix); });
-            for (Renamed& name : names_) name.skipped += prefix.size();
+            for (Renamed& name : names_) name.skip(prefix.size());
             entered_ += prefix;
             return true;
         }
@@ -119,6 +124,28 @@ class Unwrapping {
             note(fmt::format("skipped {} tensor{} of '{}'", count, count == 1 ? "" : "s", key));
     }
 
+    /// Were there any?
+    bool strip_wrapped_parts() {
+        bool any = false;
+        for (const std::string_view part : wrapped_parts) {
+            std::size_t count = 0;
+            for (Renamed& name : names_) {
+                const std::size_t before = name.own.size();
+                for (std::size_t at = 0; (at = name.own.find(part, at)) != std::string::npos;)
+                    if (at == 0 || name.own[at - 1] == '.')
+                        name.own.erase(at, part.size());
+                    else
+                        ++at;
+                count += name.own.size() < before;
+            }
+            if (count > 0)
+                note(fmt::format("removed '{}' from inside {} name{}", part, count,
+                                 count == 1 ? "" : "s"));
+            any = any || count > 0;
+        }
+        return any;
+    }
+
     void strip_machine_prefixes() {
         std::map<std::string_view, std::size_t> stripped;
         for (Renamed& name : names_)
@@ -126,7 +153,7 @@ class Unwrapping {
                 again = false;
                 for (const std::string_view prefix : machine_prefixes)
                     if (name.rest().starts_with(prefix) && name.rest().size() > prefix.size()) {
-                        name.skipped += prefix.size();
+                        name.skip(prefix.size());
                         ++stripped[prefix];
                         again = true;
                     }
@@ -159,7 +186,7 @@ class Unwrapping {
                     (next == "layers" && rest.find(".self_attn.") != std::string_view::npos);
         }
         if (attribute == "model" && llama) return false;
-        for (Renamed& name : names_) name.skipped += prefix.size();
+        for (Renamed& name : names_) name.skip(prefix.size());
         note(fmt::format("stripped the Lightning attribute '{}' from all names", prefix));
         return true;
     }

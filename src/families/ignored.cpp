@@ -7,6 +7,7 @@
 
 #include "gguf.hpp"
 #include "names.hpp"
+#include "sources.hpp"
 #include "tsdiag/error.hpp"
 
 namespace tsdiag::families {
@@ -27,10 +28,14 @@ Json without(const Json& object, std::string_view pattern, std::vector<std::stri
 
 /// Metadata without matching keys in its training arguments.
 Json without_saved(Json metadata, std::string_view pattern, std::vector<std::string>& left_out) {
-    for (const char* key : {"model_args", "hyper_parameters", "args"})
-        if (metadata[key].is_object()) metadata.set(key, without(metadata[key], pattern, left_out));
-    if (Json outer = metadata["cfg"]; outer["model"].is_object())
-        metadata.set("cfg", outer.set("model", without(outer["model"], pattern, left_out)));
+    for (const std::string_view key : said_keys)
+        if (metadata[key].is_object())
+            metadata.set(std::string(key), without(metadata[key], pattern, left_out));
+    for (const std::string_view key : said_holders)
+        for (const std::string_view inner : said_keys)
+            if (Json outer = metadata[key]; outer.is_object() && outer[inner].is_object())
+                metadata.set(std::string(key), outer.set(std::string(inner),
+                                                         without(outer[inner], pattern, left_out)));
     return metadata;
 }
 

@@ -95,8 +95,13 @@ void Reader::use_config(Json config, std::string source, bool script) {
     script_ = script;
 }
 
+void Reader::also_said(Json config, std::string source) {
+    other_sources_.emplace_back(std::move(source), std::move(config));
+}
+
 const Json& Reader::value(Words keys) const {
     static const Json none;
+    questions_.try_emplace({keys.begin(), keys.end()}, false);
     const Json* found = &none;
     std::string_view first;
     for (const std::string_view key : keys) {
@@ -169,6 +174,7 @@ Index Reader::agreed(Words keys, Index in_file, std::string_view tensor) const {
 Index Reader::count(Words keys, Index fallback) {
     const Json& said = value(keys);
     if (said.is_null()) {
+        questions_[{keys.begin(), keys.end()}] = true;
         assume(fmt::format("{} = {}", *keys.begin(), fallback));
         return fallback;
     }
@@ -181,6 +187,7 @@ Index Reader::count(Words keys, Index fallback) {
 double Reader::number(Words keys, double fallback) {
     const Json& said = value(keys);
     if (said.is_null()) {
+        questions_[{keys.begin(), keys.end()}] = true;
         assume(fmt::format("{} = {}", *keys.begin(), fallback));
         return fallback;
     }
@@ -191,6 +198,7 @@ double Reader::number(Words keys, double fallback) {
 bool Reader::flag(Words keys, bool fallback) {
     const Json& said = value(keys);
     if (said.is_null()) {
+        questions_[{keys.begin(), keys.end()}] = true;
         assume(fmt::format("{} = {}", *keys.begin(), fallback));
         return fallback;
     }
@@ -201,6 +209,7 @@ bool Reader::flag(Words keys, bool fallback) {
 std::string Reader::word(Words keys, std::string_view fallback) {
     const Json& said = value(keys);
     if (said.is_null()) {
+        questions_[{keys.begin(), keys.end()}] = true;
         assume(fmt::format("{} = {}", *keys.begin(), fallback));
         return std::string(fallback);
     }

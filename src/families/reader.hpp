@@ -1,9 +1,12 @@
 #pragma once
 #include <initializer_list>
+#include <map>
 #include <set>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "names.hpp"
 
@@ -35,6 +38,8 @@ class Reader {
     /// Replaces the config by hyper-parameters saved in the file.  `script`: all arguments of a
     /// training script, of which only some concern the model.
     void use_config(Json config, std::string source, bool script);
+    /// Another source of the config, which must not contradict the one in use.
+    void also_said(Json config, std::string source);
     const Json& config() const { return config_; }
     const std::string& config_source() const { return config_source_; }
     /// Whether the config names the family; its defaults are then those of the family's own code.
@@ -78,6 +83,7 @@ class Reader {
     void check_leftovers(const Names& names, Words unused, Words own);
     void check_frequencies(const std::string& name) const;
     void check_keys();
+    void check_sources();
     void check_told_sizes() const;
     void warn_of_assumptions();
     void apply_own_keys();
@@ -90,6 +96,9 @@ class Reader {
     std::string config_source_;
     bool told_ = false, script_ = false;
     mutable std::set<std::string, std::less<>> asked_;  ///< keys of the config
+    /// The same, synonyms together, and whether the default was taken.
+    mutable std::map<std::vector<std::string>, bool> questions_;
+    std::vector<std::pair<std::string, Json>> other_sources_;
     std::vector<std::string> assumed_;
     std::string prefix_;
 };

@@ -338,6 +338,7 @@ Architecture Reader::finish(Names names, Words unused, Words own) {
     check_tensors(names);
     check_leftovers(names, unused, own);
     check_keys();
+    check_sources();
     check_told_sizes();
     warn_of_assumptions();
     const Json& tied = config_["tie_word_embeddings"];

@@ -147,9 +147,12 @@ Names torch_names(const ModelSpec& spec) {
 Architecture read_torch(const Checkpoint& file, const DetectOptions& options) {
     Reader r(file, options, "torch_encoder");
     r.find_prefix(torch_anchor);
-    if (r.config().is_null())
-        if (Json said = attributes(file); !said.is_null())
+    if (Json said = attributes(file); said.is_object()) {
+        if (r.config().is_null())
             r.use_config(std::move(said), "the pickled module", true);
+        else
+            r.also_said(std::move(said), "the pickled module");
+    }
     use_hyper_parameters(r, file.metadata());
     ModelSpec& s = r.spec;
     const std::string fused(torch_anchor);

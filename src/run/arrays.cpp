@@ -224,8 +224,13 @@ std::vector<std::vector<bool>> read_masks(const std::string& file, Index samples
     return masks_of(open_array(file), file, samples, n);
 }
 
-std::vector<std::vector<bool>> masks_of(const RawTensor& array, const std::string& source,
-                                        Index samples, Index n) {
+std::vector<std::vector<bool>> masks_of(RawTensor array, const std::string& source, Index samples,
+                                        Index n) {
+    for (std::size_t axis = array.shape.size(); axis-- > 2;)  // (B, 1, 1, n), as in Transformers
+        if (array.shape[axis - 1] == 1) {
+            array.shape.erase(array.shape.begin() + std::ptrdiff_t(axis) - 1);
+            array.strides.erase(array.strides.begin() + std::ptrdiff_t(axis) - 1);
+        }
     const bool shared = array.shape.size() == 1;
     const bool fits =
         shared ? array.shape[0] == n

@@ -47,11 +47,12 @@ Tensor take_rows_and_columns(const Tensor& p, std::span<const Index> kept);
 /// Indices where `keep` is true; throws `FormatError` naming `source` where there is none.
 std::vector<Index> kept(const std::vector<bool>& keep, std::string_view source);
 
-/// The mask of each sample, from a .npy file of (n) or (S, n) zeros and ones; n as expected.  An
+/// The mask of each sample, from a .npy file of (n), (S, n) or (S, 1, 1, n) zeros and ones; n as
+/// expected.  An
 /// (n) mask serves all.
 std::vector<std::vector<bool>> read_masks(const std::string& file, Index samples, Index n);
 /// The same, of an array that `source` names.
-std::vector<std::vector<bool>> masks_of(const RawTensor& array, const std::string& source,
-                                        Index samples, Index n);
+std::vector<std::vector<bool>> masks_of(RawTensor array, const std::string& source, Index samples,
+                                        Index n);
 
 }  // namespace tsdiag

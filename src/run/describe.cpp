@@ -56,9 +56,9 @@ Json describe_model(const Subject& subject, const Totals& totals) {
 }
 
 Json describe_trace_model(const Subject& subject, const TraceOptions& options,
-                          const Totals& totals) {
+                          const std::vector<std::vector<bool>>& masks, const Totals& totals) {
     const TraceSummary summary = summarise_trace(*subject.file);
-    const TraceNotes notes = describe_trace(*subject.file, options);
+    const TraceNotes notes = describe_trace(*subject.file, options, masks);
     Json model;
     model.set("argument", subject.argument).set("kind", name(subject.kind)).set("trained", true);
     model.set("format", subject.file->format()).set("digest", header_digest(*subject.file));

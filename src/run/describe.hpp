@@ -9,7 +9,7 @@ namespace tsdiag {
 
 Json describe_model(const Subject& subject, const Totals& totals);
 Json describe_trace_model(const Subject& subject, const TraceOptions& options,
-                          const Totals& totals);
+                          const std::vector<std::vector<bool>>& masks, const Totals& totals);
 Json describe_settings(const RunOptions& options, const std::vector<std::string>& metrics,
                        Index memory, Index layers);
 /// The definition of each metric.

@@ -306,7 +306,7 @@ void measure_trace(Work& work, const Subject& subject) {
     input.set("kind", "trace").set("tokens", summary.tokens).set("samples", settings.samples);
     Json& run = work.result.run;
     run.set("dtype", settings.type == Type::f32 ? "float32" : "float64");
-    Json model = describe_trace_model(subject, options.trace, measurement.totals());
+    Json model = describe_trace_model(subject, options.trace, settings.masks, measurement.totals());
     if (!replayed.no_attention.empty()) model.set("no_attention", replayed.no_attention);
     run.set("model", std::move(model));
     run.set("input", input.set("trials", Index(1)));

@@ -266,6 +266,7 @@ Subject open_subject(const SubjectOptions& options) {
         detection.config_name = "the configuration in the file";
         subject.notes.push_back("configuration: in the file itself");
     }
+    detection.config_given = !options.config.empty();
     detection.heads = options.heads;
     detection.width = options.width;
     detection.memory_tokens = options.memory_tokens;

@@ -187,5 +187,8 @@ void require_same_flags(const std::filesystem::path& folder, const Json& json);
 /// Refuses a tokenizer_config.json in `folder` whose `add_bos_token` or `add_eos_token` says
 /// otherwise than the tokenizer: libraries differ on which of the two is obeyed.
 void require_agreement(const std::filesystem::path& folder, const Parts& parts);
+/// Notes a tokenizer_class of another kind than the tokenizer.json beside it, which Transformers
+/// follows.
+void note_class(const std::filesystem::path& folder, Parts& parts);
 
 }  // namespace tsdiag::tokenizer

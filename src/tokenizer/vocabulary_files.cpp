@@ -132,8 +132,38 @@ bool is_uncased(const Vocabulary& vocabulary) {
     return lower;
 }
 
+/// "Bert" of the tokenizer_class BertTokenizer or BertTokenizerFast; empty: none is said, or one
+/// that takes any tokenizer.
+std::string class_said(const fs::path& folder) {
+    const Json config = json_beside(folder, "tokenizer_config.json");
+    if (!config.is_object() || !config["tokenizer_class"].is_string()) return {};
+    std::string name = config["tokenizer_class"].string();
+    for (const std::string_view end : {"Fast", "Tokenizer"})
+        if (name.ends_with(end)) name.resize(name.size() - end.size());
+    return name == "PreTrained" ? std::string() : name;
+}
+
+[[noreturn]] void refuse_class(const fs::path& folder, std::string_view name,
+                               std::string_view files) {
+    throw FormatError(fmt::format(
+        "{}: tokenizer_class is {}Tokenizer, but beside it there is only {}, which is read as "
+        "another class does; name a tokenizer.json with --tokenizer FILE, or pass ids with --input "
+        "ids:FILE.",
+        (folder / "tokenizer_config.json").string(), visible(shortened(std::string(name), 60)),
+        files));
+}
+
+/// Classes of Transformers that read vocab.txt as BERT's does.
+constexpr std::array<std::string_view, 14> like_bert{
+    "Bert",     "DistilBert", "Electra",   "MobileBert",        "ConvBert",
+    "Lxmert",   "LayoutLM",   "Realm",     "SqueezeBert",       "RetriBert",
+    "Splinter", "DPR",        "DPRReader", "DPRQuestionEncoder"};
+
 std::shared_ptr<Parts> read_bert(const fs::path& folder) {
     const fs::path file = folder / "vocab.txt";
+    if (const std::string said = class_said(folder);
+        !said.empty() && std::ranges::find(like_bert, said) == like_bert.end())
+        refuse_class(folder, said, "vocab.txt");
     auto parts = std::make_shared<Parts>();
     auto model = std::make_unique<WordPiece>();
     Id id = 0;
@@ -212,9 +242,18 @@ std::shared_ptr<Parts> read_gpt2(const fs::path& folder) {
                         Component(config, "tokenizer_config.json").flag("add_prefix_space", false);
     parts->pre_tokenizer = byte_level_words(prefix, true);
     const Json model_config = json_beside(folder, "config.json");
-    const std::string family = model_config.is_object() && model_config["model_type"].is_string()
-                                   ? model_config["model_type"].string()
-                                   : "";
+    std::string family = model_config.is_object() && model_config["model_type"].is_string()
+                             ? model_config["model_type"].string()
+                             : "";
+    // Transformers takes the class that is said here before that of the model.
+    if (const std::string said = class_said(folder); !said.empty()) {
+        const std::string own = said == "GPT2" ? "gpt2" : said == "Roberta" ? "roberta" : "";
+        if (own.empty()) refuse_class(folder, said, "vocab.json with merges.txt");
+        if (own != family)
+            parts->notes.push_back(fmt::format(
+                "as tokenizer_class {}Tokenizer says, though the model is '{}'", said, family));
+        family = own;
+    }
     if (family == "roberta") {
         for (const char* token : {"<s>", "</s>", "<pad>", "<unk>"}) add_special(*parts, token);
         AddedToken mask;
@@ -271,19 +310,33 @@ void require_agreement(const fs::path& folder, const Parts& parts) {
     require("add_eos_token", "eos_token", parts.after);
 }
 
+void note_class(const fs::path& folder, Parts& parts) {
+    const std::string said = class_said(folder);
+    const bool bert = std::ranges::find(like_bert, said) != like_bert.end();
+    const bool other = said == "GPT2" || said == "Roberta" || said == "Llama" || said == "Gemma";
+    if (parts.model->kind == "WordPiece" ? other : bert)
+        parts.notes.push_back(
+            fmt::format("tokenizer.json is followed, a {}, though tokenizer_class is {}Tokenizer",
+                        parts.model->kind, said));
+}
+
 std::shared_ptr<Parts> read_vocabulary_files(const fs::path& folder) {
     std::shared_ptr<Parts> parts;
     if (is_there(folder / "vocab.json") && is_there(folder / "merges.txt"))
         parts = read_gpt2(folder);
     else if (is_there(folder / "vocab.txt"))
         parts = read_bert(folder);
-    if (parts)
+    if (parts) {
         add_declared_tokens(folder, *parts, Missing::added);
-    else if (is_there(folder / "tokenizer.model"))
+    } else if (is_there(folder / "tokenizer.model")) {
+        const std::string said = class_said(folder);
+        if (!said.empty() && said != "Llama" && said != "CodeLlama" && said != "Gemma")
+            refuse_class(folder, said, "tokenizer.model");
         parts = read_sentence_model(folder / "tokenizer.model", config_of(folder),
                                     json_beside(folder, "tokenizer_config.json"), false);
-    else
+    } else {
         return nullptr;
+    }
     parts->size = std::max(parts->size, parts->model->vocabulary.size());
     require_agreement(folder, *parts);
     return parts;

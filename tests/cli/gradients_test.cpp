@@ -96,6 +96,27 @@ TEST(Gradients, DrawsNumbersAtTheEndsOfTheRangeOfDoubles) {
     }
 }
 
+TEST(Gradients, TellsASecondRunFromAResumption) {
+    const TemporaryDirectory folder;
+    const auto read = [&](int first, int last) {
+        std::string log = "step,grad_norm\n";
+        for (const auto& [from, to] : {std::pair(0, 100), {first, last}})
+            for (int t = from; t < to; ++t)
+                log += std::to_string(t) + ',' + std::to_string(1 + t % 7) + '\n';
+        write_file(folder / "log.csv", log);
+        return tsdiag(folder, {"gradients", "log.csv", "--no-report", "--force"});
+    };
+    const Finished second = read(20, 100);
+    EXPECT_EQ(second.code, 1);
+    EXPECT_THAT(second.err, HasSubstr("go back to step 20 and are repeated"));
+    expect_one_sentence(second.err);
+    const Finished early = read(20, 130), late = read(80, 100);
+    EXPECT_EQ(early.code, 0) << early.err;
+    EXPECT_THAT(early.out + early.err, HasSubstr("resumed from an early checkpoint"));
+    EXPECT_EQ(late.code, 0) << late.err;
+    EXPECT_EQ((late.out + late.err).find("early checkpoint"), std::string::npos);
+}
+
 TEST(Gradients, RefusesInOneLineAndLeavesNothing) {
     const TemporaryDirectory folder;
     std::ofstream(folder / "bad.csv") << "step,grad_norm\n1,oops\n";

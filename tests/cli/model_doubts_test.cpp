@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "checkpoint/zip_writer.hpp"
 #include "program.hpp"
 #include "support/places.hpp"
 #include "tsdiag/checkpoint.hpp"
@@ -186,6 +187,112 @@ TEST_F(ModelDoubts, AnAdapterBesideAModelIsRefused) {
     EXPECT_THAT(refused(), HasSubstr("has an adapter beside the model"));
     EXPECT_EQ(tsdiag(folder, {"probe", "m/model.safetensors", "--no-report", "--out", "out"}).code,
               0);
+}
+
+TEST_F(ModelDoubts, WrappersInsideNamesAreRemoved) {
+    open("llama");
+    const double plain = gradient();
+    for (Values& one : tensors) {
+        const std::size_t at = one.name.find("layers.");
+        if (at != std::string::npos)
+            one.name.insert(at + std::string("layers.0.").size(), "_checkpoint_wrapped_module.");
+        one.name = "_fsdp_wrapped_module." + one.name;
+    }
+    EXPECT_DOUBLE_EQ(gradient(), plain);
+    EXPECT_THAT(told(), HasSubstr("removed '_checkpoint_wrapped_module.' from inside"));
+}
+
+/// A file of PyTorch that says things beside its tensors: keys and pickled values.
+class SaidInAFile : public ModelDoubts {
+  protected:
+    std::string said;
+
+    static std::string entries(const std::string& items) { return "}(" + items + "u"; }
+    static std::string entry(const char* key, const std::string& value) {
+        return samples::text(key) + value;
+    }
+    void write_torch() {
+        fs::create_directories(fs::path(folder / "t"));
+        std::vector<std::string> storages;
+        std::string items;
+        for (const Values& one : tensors) {
+            std::vector<std::int64_t> strides(one.shape.size(), 1);
+            for (std::size_t i = strides.size(); i-- > 1;)
+                strides[i - 1] = strides[i] * one.shape[i];
+            items += samples::text(one.name) + samples::tensor(std::to_string(storages.size()),
+                                                               std::ssize(one.values), 0, one.shape,
+                                                               strides);
+            storages.emplace_back(reinterpret_cast<const char*>(one.values.data()),
+                                  one.values.size() * sizeof(float));
+        }
+        write_file(folder / "t/a.ckpt",
+                   samples::torch_zip_of(samples::dict(entry("state_dict", entries(items)) + said),
+                                         storages));
+    }
+    /// What is printed before the tensors, each in one line.
+    std::string read(const std::vector<std::string>& more = {}) {
+        write_torch();
+        std::string out = tsdiag(folder, with({"inspect", "t/a.ckpt"}, more)).out;
+        out.resize(std::min(out.find("\ntensor"), out.size()));
+        for (std::size_t at = 0; (at = out.find("\n           ", at)) != std::string::npos;)
+            out.replace(at, 12, " ");
+        return out;
+    }
+};
+
+TEST_F(SaidInAFile, TwoSourcesThatContradictEachOtherAreRefused) {
+    open("gpt2");
+    const auto heads = [](int n) { return entries(entry("n_head", samples::integer(n))); };
+    const std::int64_t right = config["n_head"].integer();
+    const std::string two = heads(int(right)), one = heads(1);
+    using testing::AllOf;
+    said = entry("model_args", two) + entry("hyper_parameters", one);
+    EXPECT_THAT(read(), AllOf(HasSubstr("model_args says n_head = 2"),
+                              HasSubstr("hyper_parameters in the file")));
+    said = entry("model_args", two) + entry("hyper_parameters", entries(entry("config", one)));
+    EXPECT_THAT(read(), HasSubstr("hyper_parameters.config in the file says n_head = 1"));
+    said = entry("hyper_parameters", one);
+    config.set("model_type", "gpt2");
+    fs::create_directories(fs::path(folder / "t"));
+    write_file(folder / "t/config.json", config.dump());
+    EXPECT_THAT(read(), AllOf(HasSubstr("t/config.json says n_head = 2"),
+                              HasSubstr("hyper_parameters in the file says n_head = 1")));
+    const std::string given = read({"--config", "t/config.json"});
+    EXPECT_THAT(given, HasSubstr("--config precedes what the file itself says: n_head = 1"));
+    EXPECT_THAT(given, HasSubstr("2 heads"));
+    said = entry("hyper_parameters", two);
+    EXPECT_THAT(read(), Not(HasSubstr("precedes")));
+    EXPECT_THAT(read(), HasSubstr("2 heads"));
+    said = entry("hyper_parameters",
+                 entries(entry("layer_norm_epsilon",
+                               "G" + std::string("\x3f\xb9\x99\x99\x99\x99\x99\x9a"))));
+    without("layer_norm_epsilon");
+    write_file(folder / "t/config.json", config.dump());
+    EXPECT_THAT(read(), HasSubstr("layer_norm_epsilon = 0.1 of hyper_parameters"));
+}
+
+/// A constant that outweighs the tokens in each sum before a norm leaves them no gradient.
+TEST_F(ModelDoubts, AGradientThatVanishesOverASeriesIsSaid) {
+    open("bert");
+    for (Values& one : tensors)
+        if (one.name.ends_with("output.dense.bias"))
+            for (std::size_t i = 0; i < one.values.size(); ++i) one.values[i] = 1e3f * float(i % 5);
+    write();
+    fs::create_directory(folder / "run");
+    for (const char* to : {"run/checkpoint-1", "run/checkpoint-2"})
+        fs::copy(folder / "m", folder / to);
+    const Finished done =
+        tsdiag(folder, {"probe", "run", "--tokens", "6", "--loss", "mlm", "--no-report", "--json"});
+    ASSERT_EQ(done.code, 0) << done.err;
+    bool said = false;
+    const Json findings = Json::parse(done.out, "out")["findings"];
+    for (const Json& one : findings.array())
+        if (one["text"].string().starts_with("The gradient vanishes: at step 2 by")) {
+            said = true;
+            EXPECT_EQ(one["level"].string(), "warning");
+            EXPECT_THAT(one["text"].string(), HasSubstr("so it is at 2 of 2 steps"));
+        }
+    EXPECT_TRUE(said) << done.out;
 }
 
 TEST_F(ModelDoubts, AnUnsupportedQuantisationOfPlainWeightsMayBeLeftOver) {

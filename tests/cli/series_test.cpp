@@ -131,6 +131,33 @@ TEST_F(ProbeSeries, ABadCheckpointIsOneSentenceAndKeepsWhatIsDone) {
     EXPECT_EQ(names_in(folder / "theirs"), std::vector<std::string>{"foreign.txt"});
 }
 
+TEST_F(ProbeSeries, ReadsNoStepInNumbersThatCountOtherThings) {
+    init("a", "1");
+    init("b", "2");
+    constexpr std::pair<const char*, const char*> cases[] = {{"gpt-2", "gpt-3"},
+                                                             {"step_1_000", "step_2_000"},
+                                                             {"1234567", "7654321"},
+                                                             {"client_1", "client_2"},
+                                                             {"model0", "model1"},
+                                                             {"seed-1", "seed-2"},
+                                                             {"patch16-224", "patch16-384"},
+                                                             {"step=-5", "step=-6"},
+                                                             {"step_1.000", "step_2.000"}};
+    for (const auto& [first, second] : cases) {
+        fs::create_directory(folder / "run");
+        fs::rename(folder / "a", folder / (std::string("run/") + first));
+        fs::rename(folder / "b", folder / (std::string("run/") + second));
+        const Finished done = probe();
+        EXPECT_EQ(done.code, 2) << first;
+        EXPECT_NE(done.err.find("gives a training step"), std::string::npos) << done.err;
+        expect_one_sentence(done.err);
+        EXPECT_NE(probe({"--steps", "1,2", "--force"}).out.find("step 1 to 2"), std::string::npos);
+        fs::rename(folder / (std::string("run/") + first), folder / "a");
+        fs::rename(folder / (std::string("run/") + second), folder / "b");
+        fs::remove_all(folder / "run");
+    }
+}
+
 /// torch.nn.TransformerEncoder of one layer, whose file says nothing of its norms and activation.
 class SeriesOfEncoders : public ProbeSeries {
   protected:

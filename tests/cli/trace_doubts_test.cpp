@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "checkpoint/zip_writer.hpp"
 #include "program.hpp"
 #include "tsdiag/checkpoint.hpp"
 #include "tsdiag/json.hpp"
@@ -183,6 +184,16 @@ TEST_F(TraceDoubts, OtherDumpsAreSaidToBeWhatTheyAre) {
     write_npy<double>(folder / "x.npy", "<f8", {tokens, width}, x);
     EXPECT_THAT(tsdiag(folder, {"probe", "x.npy"}).err,
                 HasSubstr("is one array (8, 6) without a name"));
+    write_npy<std::uint8_t>(folder / "rng.npy", "|u1", {5056}, std::vector<std::uint8_t>(5056, 1));
+    EXPECT_THAT(tsdiag(folder, {"probe", "rng.npy"}).err,
+                HasSubstr("holds states of generators of random numbers"));
+    EXPECT_THAT(tsdiag(folder, {"probe", std::string(test_data()) + "/formats/torchscript.pt"}).err,
+                HasSubstr("is a TorchScript archive"));
+    write_file(folder / "optimizer.pt",
+               samples::torch_zip_of(samples::dict(samples::text("state") + "}" +
+                                                   samples::text("param_groups") + "]")));
+    EXPECT_THAT(tsdiag(folder, {"probe", "optimizer.pt"}).err,
+                HasSubstr("is the state of an optimiser"));
 }
 
 TEST_F(TraceDoubts, IntegersAreNoStates) {
@@ -352,6 +363,20 @@ TEST_F(TraceDoubts, ThePlacementIsFoundByWhatIsTheNormOfWhat) {
         write(few);  // nothing tells the order
         EXPECT_THAT(refused(), HasSubstr("need --placement post, pre or branch"));
     }
+}
+
+TEST_F(TraceDoubts, AMaskHidesTokensFromThePlacementAndMayHaveAxesOfOne) {
+    std::vector<Array> arrays = layer_of(true, tokens, width);
+    for (Array& one : arrays)  // rows of padding, which keep to nothing
+        for (std::size_t i = std::size_t((tokens - 2) * width); i < one.values.size(); ++i)
+            one.values[i] = std::sin(double(i) * double(one.name.size() + one.name[0]));
+    write(arrays);
+    refused();
+    write_npy<std::int64_t>(folder / "mask.npy", "<i8", {1, 1, 1, tokens},
+                            std::vector<std::int64_t>{1, 1, 1, 1, 1, 1, 0, 0});
+    const Finished found = probe({"--mask", "mask.npy"});
+    ASSERT_EQ(found.code, 0) << found.err;
+    EXPECT_THAT(found.out, HasSubstr("placement post"));
 }
 
 TEST_F(TraceDoubts, AGainThatNobodyKnowsIsNotOne) {

@@ -376,7 +376,7 @@ TEST(VerdictTest, SaysHowTheGradientChangesOnItsWayBack) {
     EXPECT_EQ(found({1e4, 1}).level, Finding::Level::warning);
     EXPECT_THAT(found({1e4, 1}).text, HasSubstr("explodes"));
     EXPECT_THAT(found({1e-4, 1}).text, HasSubstr("vanishes"));
-    EXPECT_THAT(found({0, 1}).text, HasSubstr("layer 0 is 0"));
+    EXPECT_THAT(found({0, 1}).text, HasSubstr("those of layer 0 0: nothing learns where it is 0"));
     EXPECT_THAT(found({1}).text, testing::IsEmpty());
     EXPECT_EQ(found({8, 1}).figure, "gradient_norms");
 }

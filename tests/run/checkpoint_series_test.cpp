@@ -108,17 +108,17 @@ TEST_F(CheckpointSeriesTest, TheNameTellsTheStep) {
     EXPECT_EQ(step_of("epoch3.step40.safetensors"), 40);
     EXPECT_EQ(step_of("STEP143000.safetensors"), 143000);
     EXPECT_EQ(step_of("ckpt-500.safetensors"), 500);
-    EXPECT_EQ(step_of("gpt2_d64_0300.safetensors"), 300);
+    EXPECT_EQ(step_of("gpt2_d64_model_0300.safetensors"), 300);
     EXPECT_EQ(step_of("checkpoint-500/model.safetensors"), 500);
 }
 
 TEST_F(CheckpointSeriesTest, TheMetadataComeBeforeTheName) {
     const auto with = [](const char* key, const char* value) { return Json().set(key, value); };
-    EXPECT_EQ(step_of("a_1.safetensors", with("global_step", "30")), 30);
-    EXPECT_EQ(step_of("b_1.safetensors", with("step", "31")), 31);
-    EXPECT_EQ(step_of("c_2.safetensors", with("step", "-3")), 2);
-    EXPECT_EQ(step_of("d_2.safetensors", with("step", "many")), 2);
-    EXPECT_EQ(step_of("e_2.safetensors", with("epoch", "9")), 2);
+    EXPECT_EQ(step_of("a_step1.safetensors", with("global_step", "30")), 30);
+    EXPECT_EQ(step_of("b_step1.safetensors", with("step", "31")), 31);
+    EXPECT_EQ(step_of("c_step2.safetensors", with("step", "-3")), 2);
+    EXPECT_EQ(step_of("d_step2.safetensors", with("step", "many")), 2);
+    EXPECT_EQ(step_of("e_step2.safetensors", with("epoch", "9")), 2);
 }
 
 TEST_F(CheckpointSeriesTest, TakesNoHashSeedOrRevisionForAStep) {
@@ -127,7 +127,7 @@ TEST_F(CheckpointSeriesTest, TakesNoHashSeedOrRevisionForAStep) {
     for (const char* name : {"model-a1b2c3d4e5f60718", "9f0c2de1", "deadbee1", "model-seed-3",
                              "model_seed42", "lr1e-4_run2", "big-v2", "x.rank1"}) {
         const std::string file = write(std::string("names/") + name + ".safetensors");
-        EXPECT_NE(refusal({file, write("names/other_1.safetensors")}).find("gives a training step"),
+        EXPECT_NE(refusal({file, write("names/step_1.safetensors")}).find("gives a training step"),
                   std::string::npos)
             << name;
     }
@@ -190,22 +190,22 @@ TEST_F(CheckpointSeriesTest, TellsASeriesFromOneModel) {
 TEST_F(CheckpointSeriesTest, LeavesOutACopyAndRefusesATie) {
     write("run/step_1.safetensors", 1);
     write("run/step_2.safetensors", 2);
-    write("run/final_2.safetensors", 2);
+    write("run/final_step2.safetensors", 2);
     const CheckpointSeries series = find_series({folder / "run"});
     EXPECT_EQ(series.members.size(), 2u);
     ASSERT_EQ(series.notes.size(), 1u);
     EXPECT_NE(series.notes[0].find("a copy of"), std::string::npos);
-    EXPECT_NE(refusal({folder / "run/step_2.safetensors", folder / "run/final_2.safetensors"})
+    EXPECT_NE(refusal({folder / "run/step_2.safetensors", folder / "run/final_step2.safetensors"})
                   .find("is the only checkpoint"),
               std::string::npos);
-    write("run/final_2.safetensors", 3);
+    write("run/final_step2.safetensors", 3);
     EXPECT_NE(refusal({folder / "run"}).find("the two differ"), std::string::npos);
 }
 
 TEST_F(CheckpointSeriesTest, AFileWithTheSameTensorsIsACopyWhateverElseItSays) {
     write("run/step_1.safetensors", 1);
     const std::string numbered = write("run/epoch=1-step=2.safetensors", 2);
-    const std::string last = write("run/last_2.safetensors", 2, Json().set("archive", "last"));
+    const std::string last = write("run/last-step2.safetensors", 2, Json().set("archive", "last"));
     const CheckpointSeries series = find_series({folder / "run"});
     ASSERT_EQ(series.members.size(), 2u);
     EXPECT_EQ(series.members[1].path, numbered);
@@ -215,8 +215,8 @@ TEST_F(CheckpointSeriesTest, AFileWithTheSameTensorsIsACopyWhateverElseItSays) {
     const std::vector<float> numbers = {2, 2};
     const std::vector<double> wide = {2, 2};
     const auto other = [&](NamedArray array) {
-        write_npz(folder / "other_2.npz", std::span(&array, 1));
-        return refusal({folder / "run/step_1.safetensors", numbered, folder / "other_2.npz"});
+        write_npz(folder / "other-step2.npz", std::span(&array, 1));
+        return refusal({folder / "run/step_1.safetensors", numbered, folder / "other-step2.npz"});
     };
     EXPECT_EQ(other({.name = "w", .shape = {2}, .f32 = numbers, .f64 = {}}), "was taken");
     for (const NamedArray& array :

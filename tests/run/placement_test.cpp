@@ -188,6 +188,17 @@ TEST_F(Placement, InputsOfAttentionTellIt) {
     const States parallel = renamed(states_of(NormPlacement::parallel), "norm1.");
     EXPECT_EQ(of(parallel), NormPlacement::parallel);
     EXPECT_THAT(refusal(without(parallel, {"norm2"})), HasSubstr("pre or parallel"));
+    // Nothing but that attention reads the input of its layer: post-norm, or OLMo 2's.
+    const States plain = without(renamed(states_of(NormPlacement::post), "hidden_states."),
+                                 {"sa", "attn.", "ffn", "norm2"});
+    EXPECT_EQ(of(plain), NormPlacement::post);
+    maps = true;
+    EXPECT_THAT(refusal(plain), HasSubstr("need --placement post or branch"));
+}
+
+/// What is added is a norm of `sa` with weights of its own, which was not saved.
+TEST_F(Placement, OfANormBehindAttentionIsFoundWithoutIt) {
+    EXPECT_EQ(of(without(states_of(NormPlacement::branch), {"norm1"})), NormPlacement::branch);
 }
 
 struct Fault {

@@ -97,8 +97,9 @@ TEST_F(TrainingLog, TheLaterOfEqualStepsWins) {
     const auto all = read("step,grad_norm\n1,0.1\n2,0.2\n3,0.3\n2,0.5\n3,0.6\n4,0.7\n");
     EXPECT_EQ(all[0].steps, (Steps{1, 2, 3, 4}));
     EXPECT_EQ(all[0].values, (Numbers{0.1, 0.5, 0.6, 0.7}));
-    ASSERT_EQ(all[0].notes.size(), 1u);
-    EXPECT_EQ(all[0].notes[0],
+    ASSERT_EQ(all[0].notes.size(), 2u);
+    EXPECT_NE(all[0].notes[0].find("go back from 3 to 2 and on beyond"), std::string::npos);
+    EXPECT_EQ(all[0].notes[1],
               "2 steps were written more than once (a resumed run?): the later record is used");
 }
 
@@ -170,11 +171,24 @@ TEST_F(TrainingLog, RefusesEqualStepsThatNothingExplains) {
         EXPECT_NE(found.find(part), std::string::npos) << text << " gave " << found;
     };
     expect("step,grad_norm\n1,1\n1,2\n2,3\n2,4\n", "have step 1 twice in succession");
-    expect("step,grad_norm\n1,1\n2,2\n3,2\n2,3\n3,4\n1,1\n2,2\n", "go back to step 1 and are rep");
+    expect("step,grad_norm\n1,1\n2,2\n3,2\n3,3\n4,4\n1,1\n2,2\n", "go back to step 1 and are rep");
     // Two or three runs, or as many epochs.
     for (const int count : {2, 3})
         expect(epochs(count, [](int) { return ""; }),
                "no column or key tells whether by runs, ranks, layers or epochs; add one");
+    // A second run that begins later, but goes no further; one between the steps of the first.
+    const auto run = [](int first, int last) {
+        std::string lines;
+        for (int step = first; step <= last; step += 10) lines += fmt::format("{},1\n", step);
+        return lines;
+    };
+    for (const int first : {0, 20, 40, 90})
+        expect("step,grad_norm\n" + run(0, 200) + run(first, 200),
+               fmt::format("go back to step {} and are repeated", first));
+    expect("step,grad_norm\n" + run(0, 200) + run(5, 205), "go back to step 5, between those");
+    EXPECT_EQ(refusal("step,grad_norm\n" + run(0, 200) + run(110, 200)), "was read");
+    EXPECT_EQ(refusal("step,grad_norm\n" + run(0, 200) + run(40, 210)), "was read");
+    EXPECT_EQ(refusal("step,grad_norm\n" + run(100, 200) + run(0, 90)), "was read");
     // Three ranks, each a little behind the other.
     expect("step,grad_norm\n1,1\n2,1\n1,2\n3,1\n2,2\n1,3\n4,1\n3,2\n2,3\n", "go back 5 times");
     expect(

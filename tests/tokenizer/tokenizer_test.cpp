@@ -1,6 +1,7 @@
 #include "tsdiag/tokenizer.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -483,8 +484,54 @@ TEST_F(TokenizerFiles, TokensBesideAVocabularyAreItsOwn) {
         EXPECT_THROW(ids("hello"), FormatError) << key;
     }
     put("tokenizer_config.json",
-        R"({"model_max_length":512,"something_new":null,"tokenizer_class":"B"})");
+        R"({"model_max_length":512,"something_new":null,"tokenizer_class":"BertTokenizerFast"})");
     EXPECT_EQ(ids("hello"), (Ids{2, 9, 3}));
+}
+
+TEST_F(TokenizerFiles, TheClassOfATokenizerDecidesOrIsRefused) {
+    const test::TemporaryDirectory folder;
+    const auto put = [&](const std::string& name, const std::string& text) {
+        test::write_file(folder.path() / name, text);
+    };
+    const auto refusal = [&] {
+        try {
+            open_tokenizer(folder.path());
+        } catch (const FormatError& e) {
+            return std::string(e.what());
+        }
+        return std::string("accepted");
+    };
+    const auto said = [&](const std::string& name) {
+        put("tokenizer_config.json", fmt::format(R"({{"tokenizer_class":"{}"}})", name));
+    };
+    put("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nun\n");
+    said("EsmTokenizer");
+    EXPECT_NE(refusal().find("tokenizer_class is EsmTokenizer, but beside it there is only vocab"),
+              std::string::npos)
+        << refusal();
+    for (const char* name : {"DistilBertTokenizer", "PreTrainedTokenizerFast"}) {
+        said(name);
+        EXPECT_EQ(refusal(), "accepted") << name;
+    }
+    put("vocab.json",
+        R"({"<s>":0,"</s>":1,"<pad>":2,"<unk>":3,"<mask>":4,"a":5,"b":6,"ab":7,"<|endoftext|>":8})");
+    put("merges.txt", "#version: 0.2\na b\n");
+    put("config.json", R"({"model_type":"roberta"})");
+    said("GPT2Tokenizer");
+    const Tokenizer plain = open_tokenizer(folder.path());
+    EXPECT_EQ(pieces(plain, "ab"), "ab");
+    const auto notes = [](const Tokenizer& tokenizer) {
+        return fmt::format("{}", fmt::join(tokenizer.notes(), "; "));
+    };
+    EXPECT_NE(notes(plain).find("though the model is 'roberta'"), std::string::npos);
+    said("CLIPTokenizer");
+    EXPECT_NE(refusal().find("only vocab.json with merges.txt"), std::string::npos) << refusal();
+    const std::string json =
+        R"({"version":"1.0","model":{"type":"BPE","vocab":{"a":0,"b":1,"ab":2},"merges":["a b"]}})";
+    put("tokenizer.json", json);
+    said("BertTokenizer");
+    EXPECT_NE(notes(open_tokenizer(folder.path())).find("though tokenizer_class is Bert"),
+              std::string::npos);
 }
 
 TEST_F(TokenizerFiles, TwoFilesThatContradictEachOtherAreRefused) {

@@ -112,6 +112,25 @@ std::string no_resumption(const Numbers& numbers, std::size_t distinct) {
     }
     if (returns > std::clamp<Index>(some, 2, most_returns))
         return unexplained(numbers, fmt::format("go back {} times", returns));
+    return "";
+}
+
+/// The greatest step of all runs that end at `ends` from run r on.
+std::vector<Index> greatest_from(const Numbers& numbers, const std::vector<std::size_t>& ends) {
+    std::vector<Index> out(ends.size() + 1, -1);
+    for (std::size_t r = ends.size(); r-- > 0;)
+        out[r] = std::max(out[r + 1], numbers[ends[r] - 1].step);
+    return out;
+}
+
+/// Says of each return of the steps whether it is a resumption: one goes back to a step that the
+/// log passed shortly before, in its later half, or goes on beyond all steps before, or begins
+/// again where what was before ended soon.  Two runs are of the same steps.
+void explain_returns(SettledSeries& series) {
+    const Numbers& numbers = series.numbers;
+    const std::vector<std::size_t> ends = ends_of_runs(numbers);
+    if (std::ssize(ends) > 2 * most_returns + 1 && series.replaced == 0) return;  // not in order
+    const std::vector<Index> greatest = greatest_from(numbers, ends);
     std::vector<Index> seen, run, both;
     for (std::size_t r = 0, i = 0; r < ends.size(); ++r) {
         const std::size_t left = numbers.size() - i;
@@ -123,14 +142,33 @@ std::string no_resumption(const Numbers& numbers, std::size_t distinct) {
         }
         both.clear();
         std::ranges::set_union(seen, run, std::back_inserter(both));
-        const bool repeats = both.size() < seen.size() + run.size();
-        const auto kept = std::size_t(std::ranges::lower_bound(seen, run.front()) - seen.begin());
+        const auto at = [](const std::vector<Index>& steps, Index step) {
+            return std::size_t(std::ranges::lower_bound(steps, step) - steps.begin());
+        };
+        const std::size_t kept = at(seen, run.front()), most = seen.size() / 10 + 1;
+        const bool beyond = greatest[r] > seen.back();
         // A training that ended before its first checkpoint begins again; two runs do so too.
-        if (repeats && 10 * kept < seen.size() && 4 * seen.size() > left)
-            return unexplained(numbers, fmt::format("go back to step {} and are repeated", run[0]));
+        const bool resumed = 4 * seen.size() <= left || 2 * kept >= seen.size() ||
+                             (beyond && 10 * kept >= seen.size());
+        if (both.size() < seen.size() + run.size()) {
+            if (!resumed) {
+                series.refusal = unexplained(
+                    numbers, fmt::format("go back to step {} and are repeated", run.front()));
+                return;
+            }
+            if (2 * kept < seen.size() && 10 * kept >= seen.size())
+                series.notes.push_back(
+                    fmt::format("the steps go back from {} to {} and on beyond: taken for a "
+                                "training resumed from an early checkpoint; of two runs, add a "
+                                "column that tells them apart (run)",
+                                seen.back(), run.front()));
+        } else if (at(seen, run.back()) - kept > most && at(run, seen.back()) > most) {
+            series.refusal = unexplained(
+                numbers, fmt::format("go back to step {}, between those before", run.front()));
+            return;
+        }
         seen.swap(both);
     }
-    return "";
 }
 
 SettledSeries settled(const Numbers& numbers) {
@@ -142,8 +180,10 @@ SettledSeries settled(const Numbers& numbers) {
     const Index all = std::ssize(steps);
     steps.erase(std::unique(steps.begin(), steps.end()), steps.end());
     out.replaced = all - std::ssize(steps);
-    if (out.replaced == 0 || !out.refusal.empty()) return out;
-    out.refusal = no_resumption(out.numbers, steps.size());
+    if (!out.refusal.empty()) return out;
+    if (out.replaced > 0) out.refusal = no_resumption(out.numbers, steps.size());
+    if (out.refusal.empty()) explain_returns(out);
+    if (out.replaced == 0) return out;
     out.notes.push_back(
         fmt::format("{} step{} written more than once (a resumed run?): the later record is used",
                     out.replaced, out.replaced == 1 ? " was" : "s were"));
@@ -330,7 +370,7 @@ std::vector<RecordKeys::Entry> RecordKeys::of(std::size_t record) const {
 std::vector<SettledSeries> settled_series(const std::vector<LoggedNumber>& numbers,
                                           const RecordKeys& keys) {
     const SettledSeries one = settled(numbers);
-    if (one.replaced == 0) return {one};
+    if (one.replaced == 0 && one.refusal.empty()) return {one};
     // Of a resumed training a number, such as the memory in use, may differ from one part to the
     // next.
     const bool resumed = one.refusal.empty();

@@ -72,8 +72,9 @@ struct SettledSeries {
 /// The series that the numbers of one name are, which are in the order of the log:
 ///
 ///  - where the steps go back as the epoch grows, they are counted on;
-///  - where they go back and repeat only steps after the first tenth, or a beginning not longer
-///    than a quarter of what follows, the training was resumed;
+///  - where they go back to one of the later half, or after the first tenth and then beyond all
+///    before, or repeat a beginning not longer than a quarter of what follows, the training was
+///    resumed;
 ///  - else the keys that are constant from one return of the steps to the next, or that occur with
 ///    the first step in each of their values, tell several series apart; text does so also where
 ///    the training was resumed;

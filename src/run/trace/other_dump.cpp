@@ -43,10 +43,6 @@ constexpr std::array signs{
          "merge_and_unload"},
     Sign{"flat_param", Sign::anywhere,
          "holds the flat parameters of FSDP, which have no names; save a full state dict"},
-    Sign{"_checkpoint_wrapped_module.", Sign::anywhere,
-         "has names with _checkpoint_wrapped_module, of layers that are wrapped to save memory; "
-         "save "
-         "the state_dict of the model without them"},
     Sign{"parametrizations.", Sign::anywhere, parametrized},
     Sign{".weight_orig", Sign::at_end, parametrized},
     Sign{".weight_g", Sign::at_end, parametrized},
@@ -68,6 +64,40 @@ bool has(const std::string& name, const Sign& sign) {
                                         : name.find(sign.part) != std::string::npos;
 }
 
+/// What a file without weights is by the names of its metadata, or of its arrays of integers; empty
+/// where they do not tell.
+std::string beside_a_model(const Checkpoint& file) {
+    constexpr std::string_view pass = "; pass the checkpoint beside it";
+    const Json& said = file.metadata();
+    const auto is = [&](std::string_view what) { return std::string(what) + std::string(pass); };
+    const Json& kind = said["__class__"];
+    if (kind.is_string() && kind.string().find("TrainingArguments") != std::string::npos)
+        return is("holds the arguments of a training, not a model");
+    const std::vector<std::string>& names = file.names();
+    const auto plain = [&](const std::string& name) {
+        const RawTensor raw = file.tensor(name);
+        return raw.dtype <= DType::i64 && raw.shape.size() <= 1;
+    };
+    if (names.empty()) {
+        if (said.contains("param_groups"))
+            return is("is the state of an optimiser, not of a model");
+        if (said.contains("last_epoch")) return is("is the state of a schedule, not of a model");
+        return {};
+    }
+    if (std::ranges::find(names, "input_ids") != names.end())
+        return "is a batch of inputs, not a model or its states; save input_ids as .npy for "
+               "--input ids:FILE";
+    // Of PyTorch's generator on the CPU and of NumPy's.
+    constexpr Index bytes = 5056, words = 624;
+    const bool random = std::ranges::any_of(names, [&](const std::string& name) {
+        const Index count = file.tensor(name).count();
+        return count == bytes || count == words || name.find("rng") != std::string::npos;
+    });
+    if (random && std::ranges::all_of(names, plain))
+        return is("holds states of generators of random numbers, not a model");
+    return {};
+}
+
 /// States or maps, of equal shapes, under names of modules with numbers.
 bool are_outputs(const Checkpoint& file) {
     const std::vector<std::string>& names = file.names();
@@ -85,12 +115,16 @@ bool are_outputs(const Checkpoint& file) {
 
 std::string other_dump(const Checkpoint& file) {
     const std::vector<std::string>& names = file.names();
-    if (names.empty()) return {};
+    if (std::string what = beside_a_model(file); !what.empty() || names.empty()) return what;
     if (names.size() == 1 && (names.front() == "array" || names.front() == "tensor"))
         return fmt::format(
             "is one array {} without a name; save it by numpy.savez as hidden_states "
             "(layers, tokens, width) or as attentions (layers, heads, tokens, tokens)",
             shape_text(file.tensor(names.front()).shape));
+    if (file.format().ends_with("TorchScript"))
+        return "is a TorchScript archive, whose code is not run, and its tensors have the names of "
+               "no known family; save the states and maps of a pass as hidden_states.L and "
+               "attentions.L";
     for (const Sign& sign : wholes)
         if (std::ranges::all_of(names, [&](const std::string& name) { return has(name, sign); }))
             return std::string(sign.what) + std::string(merge);

@@ -101,11 +101,11 @@ Claim is_sum(const State& y, const State& x, const State& b) {
     return c > least && agrees(y, c, x, std::vector<double>(width, factor), b);
 }
 
-/// x + b, where both are there.
-State sum_of(const State& x, const State& b) {
+/// x + c b, where both are there.
+State sum_of(const State& x, const State& b, double c = 1) {
     if (!x || !b) return {};
     State out = x;
-    for (std::size_t i = 0; i < out.x.size(); ++i) out.x[i] += b.x[i];
+    for (std::size_t i = 0; i < out.x.size(); ++i) out.x[i] += c * b.x[i];
     out.rounding = std::max(x.rounding, b.rounding);
     return out;
 }
@@ -299,7 +299,9 @@ void add_parallel(Evidence& out, const Layer& l) {
 void add_branch(Evidence& out, const Layer& l) {
     add_plain_input(out, l);
     const State& added = l.norm1 ? l.norm1 : l.sa;
-    out.add(is_sum(l.attn, l.in, added), [&] { return no_sum(l.attn, l.in, added); });
+    Claim sum = is_sum(l.attn, l.in, added);
+    if (!l.norm1 && sum && !*sum) sum = is_norm_of(sum_of(l.attn, l.in, -1), l.sa);
+    out.add(sum, [&] { return no_sum(l.attn, l.in, added); });
     out.add(is_norm_of(l.norm1, l.sa), [&] { return no_norm(l.norm1, l.sa); });
     out.add(is_sum(l.ffn, l.attn, l.norm2), [&] { return no_sum(l.ffn, l.attn, l.norm2); });
     const std::pair<const State*, const State*> before[] = {
@@ -320,17 +322,17 @@ struct Sample {
     std::vector<Index> tokens;
     double rounding = 0;  ///< relative, of the coarsest of the states
 };
-Sample sample_of(const SavedTrace& trace) {
+Sample sample_of(const SavedTrace& trace, std::vector<std::vector<bool>> masks) {
     const Index samples = trace.summary().samples, n = trace.summary().tokens;
     Sample out;
     out.rounding = trace.summary().state_rounding;
-    if (!trace.mask()) {
+    if (masks.empty() && trace.mask())
+        masks = masks_of(trace.mask()->raw, trace.mask()->name, samples, n);
+    if (masks.empty()) {
         for (Index i = 0; i < n; ++i) out.tokens.push_back(i);
         return out;
     }
-    const std::vector<std::vector<bool>> masks =
-        masks_of(trace.mask()->raw, trace.mask()->name, samples, n);
-    for (Index s = 0; s < samples; ++s) {
+    for (Index s = 0; s < std::min(samples, Index(std::ssize(masks))); ++s) {
         std::vector<Index> own;
         for (Index i = 0; i < n; ++i)
             if (masks[std::size_t(s)][std::size_t(i)]) own.push_back(i);
@@ -375,10 +377,11 @@ void keep_finite(std::initializer_list<State*> states) {
         }
 }
 
-std::vector<Evidence> evidence(const SavedTrace& trace) {
+std::vector<Evidence> evidence(const SavedTrace& trace,
+                               const std::vector<std::vector<bool>>& masks) {
     std::vector<Evidence> out;
     for (const NormPlacement placement : placements) out.emplace_back().placement = placement;
-    const Sample sample = sample_of(trace);
+    const Sample sample = sample_of(trace, masks);
     const auto stage = [&](std::string_view name, Index layer, std::string_view kind) {
         const auto found = trace.stages().find(name);
         return found == trace.stages().end() ? State()
@@ -471,9 +474,10 @@ bool normed_first(NormPlacement placement) {
     return placement == NormPlacement::pre || placement == NormPlacement::parallel;
 }
 
-NormPlacement placement_of(const SavedTrace& trace, std::optional<NormPlacement> given) {
+NormPlacement placement_of(const SavedTrace& trace, std::optional<NormPlacement> given,
+                           const std::vector<std::vector<bool>>& masks) {
     if (trace.stages().empty()) return given.value_or(NormPlacement::post);
-    const std::vector<Evidence> all = evidence(trace);
+    const std::vector<Evidence> all = evidence(trace, masks);
     std::vector<Evidence> fit = all;
     std::erase_if(fit, [](const Evidence& one) { return !one.fits(); });
     if (given) {
@@ -496,8 +500,9 @@ NormPlacement placement_of(const SavedTrace& trace, std::optional<NormPlacement>
             "{}; the arrays fit no placement, {} the most; correct that array or leave it out.",
             nearest.first, name(nearest.placement)));
     }
-    // Equal arrays are those of a post-norm layer, unless something speaks against it.
-    if (trace.attention_inputs() && fit.front().placement == NormPlacement::post)
+    // Equal arrays are those of a post-norm layer, where no number of P depends on it.
+    if (trace.attention_inputs() && !trace.summary().has_attention &&
+        fit.front().placement == NormPlacement::post)
         return NormPlacement::post;
     const std::set<std::string> numbers = numbers_of(trace, fit.front().placement);
     const bool differ = std::ranges::any_of(

@@ -23,7 +23,9 @@ bool normed_first(NormPlacement placement);
 ///
 /// Throws `UsageError`, naming the array, where nothing fits, where what is given does not, and
 /// where nothing is given and several orders fit that lead to other numbers.  Cost: some passes
-/// over a few rows of one sample, in each layer.
-NormPlacement placement_of(const SavedTrace& trace, std::optional<NormPlacement> given);
+/// over a few rows of one sample, in each layer, of those that `masks` keep, one a sample, or else
+/// the mask of the trace.
+NormPlacement placement_of(const SavedTrace& trace, std::optional<NormPlacement> given,
+                           const std::vector<std::vector<bool>>& masks = {});
 
 }  // namespace tsdiag

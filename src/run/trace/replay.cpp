@@ -230,7 +230,7 @@ class Replay {
           backend_(backend),
           observer_(observer),
           settings_(settings),
-          placement_(placement_of(batches.front(), settings.trace.placement)) {}
+          placement_(placement_of(batches.front(), settings.trace.placement, settings.masks)) {}
 
     std::string no_attention() const { return doubts_.text(); }
     std::vector<std::string> notes() const {
@@ -495,14 +495,15 @@ std::vector<std::vector<bool>> saved_masks(const Checkpoint& file, Index samples
     return masks;
 }
 
-TraceNotes describe_trace(const Checkpoint& file, const TraceOptions& options) {
+TraceNotes describe_trace(const Checkpoint& file, const TraceOptions& options,
+                          const std::vector<std::vector<bool>>& masks) {
     const std::vector<SavedTrace> batches = saved_traces(file);
     const SavedTrace& trace = batches.front();
     TraceNotes notes;
     if (batches.size() > 1)
         notes.recognised.push_back(
             fmt::format("{} batches, in the order of their numbers", batches.size()));
-    notes.placement = placement_of(trace, options.placement);
+    notes.placement = placement_of(trace, options.placement, masks);
     if (!options.placement && !trace.stages().empty())
         notes.recognised.push_back(
             fmt::format("placement {}, which the arrays fit", name(notes.placement)));

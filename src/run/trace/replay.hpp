@@ -48,6 +48,7 @@ struct TraceNotes {
     NormPlacement placement = NormPlacement::post;
 };
 /// Throws `UsageError` where the trace holds stages inside layers of an unknown layout.
-TraceNotes describe_trace(const Checkpoint& file, const TraceOptions& options);
+TraceNotes describe_trace(const Checkpoint& file, const TraceOptions& options,
+                          const std::vector<std::vector<bool>>& masks = {});
 
 }  // namespace tsdiag

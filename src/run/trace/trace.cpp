@@ -115,17 +115,6 @@ bool may_have(const RawTensor& raw, std::size_t rank) {
     return raw.shape.size() >= rank || (raw.dtype == DType::other && raw.shape.empty());
 }
 
-/// Without its axes of one element before the last: (B, 1, 1, n) is (B, n).
-RawTensor without_single_axes(RawTensor array) {
-    for (std::size_t axis = array.shape.size() - std::min<std::size_t>(array.shape.size(), 1);
-         axis-- > 0;)
-        if (array.shape[axis] == 1 && array.shape.size() > 2) {
-            array.shape.erase(array.shape.begin() + std::ptrdiff_t(axis));
-            array.strides.erase(array.strides.begin() + std::ptrdiff_t(axis));
-        }
-    return array;
-}
-
 /// Throws `FormatError` for zeros and ones of which either may hide tokens.
 void refuse_hiding(const std::string& source, const RawTensor& array) {
     if (array.dtype > DType::i64 || array.shape.empty() || array.shape.size() > 2) return;
@@ -263,7 +252,7 @@ void SavedTrace::sort(const Checkpoint& file) {
         const ArrayName read = read_array_name(name);
         const std::string source = fmt::format("{}: array '{}'", file.source(), name);
         if (is_mask_of_tokens(name)) {
-            mask_ = Array{source, without_single_axes(file.tensor(name))};
+            mask_ = Array{source, file.tensor(name)};
             continue;
         }
         if (is_other_mask(name)) refuse_hiding(source, file.tensor(name));
