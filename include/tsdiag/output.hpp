@@ -74,11 +74,12 @@ class Manifest {
     Entries entries_;
 };
 
-/// Names what the command reads: nothing is written onto it, into it or above it.  Replaces what
-/// was named before.
+/// Names what the command reads: nothing is written onto it or above it, nor into it where it is a
+/// result.  Replaces what was named before.
 void set_inputs(std::vector<std::filesystem::path> inputs);
-/// Throws `UsageError` where `place`, a file or a folder that need not exist, is one of them, lies
-/// in one or contains one.  Compares devices and inodes, so also through links.
+/// Throws `UsageError` where `place`, a file or a folder that need not exist, is one of them or
+/// contains one, or lies in one.  Inside a folder that is no result a new name and a former result
+/// are allowed.  Compares devices and inodes, so also through links.
 void refuse_inputs(const std::filesystem::path& place);
 
 /// The absolute path, without symbolic links, of a folder that is to be written.  Throws
