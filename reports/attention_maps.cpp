@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "cells.hpp"
@@ -39,16 +40,18 @@ Diagonals unmasked(const Map& map) {
     return kept;
 }
 
-/// A map with at most `side` rows and columns: means over blocks of its entries that are not
-/// masked.
+/// A map with at most `side` rows and columns: means over blocks of its entries that are finite
+/// and not masked.
 Grid grid_of(const Map& map, Index side) {
     Grid g{.rows = map.rows, .cols = map.cols, .image = true};
     const Diagonals kept = unmasked(map);
     for (Index i = 0; i < map.rows; ++i)
         for (Index j = 0; j < map.cols; ++j)
-            g.values.push_back(kept.has(i, j)
-                                   ? std::optional(map.values[std::size_t(i * map.cols + j)])
-                                   : std::nullopt);
+            if (const double v = map.values[std::size_t(i * map.cols + j)];
+                kept.has(i, j) && std::isfinite(v))
+                g.values.emplace_back(v);
+            else
+                g.values.emplace_back();
     const Index k = (std::max(map.rows, map.cols) + side - 1) / side;
     return k > 1 ? block_means(g, k) : g;
 }
@@ -76,10 +79,25 @@ std::string map_in_words(const Map& map) {
         return fmt::format("{} entry {} in row {}, column {}", which, number(*at), where / map.cols,
                            where % map.cols);
     };
-    const auto [least, most] = std::minmax_element(map.values.begin(), map.values.end());
-    return fmt::format("layer {} head {}: {} x {}, {}{}.", map.at.layer, map.at.head, map.rows,
-                       map.cols, entry("greatest", most),
-                       *least < 0 ? ", " + entry("least", least) : "");
+    auto least = map.values.end(), most = least;
+    for (auto at = map.values.begin(); at != map.values.end(); ++at) {
+        if (!std::isfinite(*at)) continue;
+        if (least == map.values.end() || *at < *least) least = at;
+        if (most == map.values.end() || *at > *most) most = at;
+    }
+    std::string text =
+        fmt::format("layer {} head {}: {} x {}", map.at.layer, map.at.head, map.rows, map.cols);
+    if (most != map.values.end()) text += ", " + entry("greatest", most);
+    if (most != map.values.end() && *least < 0) text += ", " + entry("least", least);
+    return text + ".";
+}
+
+/// Of a map with entries that are NaN or infinite; else empty.
+std::string left_blank(const Map& map) {
+    const auto bad = std::ranges::count_if(map.values, [](double v) { return !std::isfinite(v); });
+    if (bad == 0) return {};
+    return fmt::format(" Layer {}, head {}: {} of {} entries {} NaN or infinite, and left blank.",
+                       map.at.layer, map.at.head, bad, map.values.size(), bad == 1 ? "is" : "are");
 }
 
 /// All maps side by side, each in shares of the end of its own colours, with blank lines between.
@@ -182,6 +200,7 @@ std::vector<Figure> make_attention_maps(const Table& table) {
         if (found.empty() || found.back().panels.size() == panels_a_figure)
             found.push_back(figure_of_maps(found.size() + 1));
         found.back().alt += " " + map_in_words(map);
+        found.back().caption += left_blank(map);
         found.back().panels.push_back(panel_of(map));
     }
     if (left_out > 0)

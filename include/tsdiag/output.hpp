@@ -74,16 +74,17 @@ class Manifest {
     Entries entries_;
 };
 
-/// Names what the command reads: nothing is written onto it, into it or above it.  Replaces what
-/// was named before.
+/// Names what the command reads: nothing is written onto it or above it, nor into it where it is a
+/// result.  Replaces what was named before.
 void set_inputs(std::vector<std::filesystem::path> inputs);
-/// Throws `UsageError` where `place`, a file or a folder that need not exist, is one of them, lies
-/// in one or contains one.  Compares devices and inodes, so also through links.
+/// Throws `UsageError` where `place`, a file or a folder that need not exist, is one of them or
+/// contains one, or lies in one.  Inside a folder that is no result a new name and a former result
+/// are allowed.  Compares devices and inodes, so also through links.
 void refuse_inputs(const std::filesystem::path& place);
 
 /// The absolute path, without symbolic links, of a folder that is to be written.  Throws
 /// `UsageError` where it or a parent is no folder or is a link that leads nowhere, and as
-/// `refuse_inputs`.
+/// `refuse_inputs`; `Error` where this user may not write there.
 std::filesystem::path place_of_folder(const std::filesystem::path& folder);
 
 /// Excludes other processes from writing a folder while it lives; recursive within a process.  The

@@ -146,8 +146,8 @@ void check_cover(const std::vector<Described>& tensors, std::uint64_t size,
 }
 
 bool sniff_safetensors(Bytes head) {
-    if (head.size() < length_size + 1 || load<std::uint64_t>(head.data()) > longest_header)
-        return false;
+    constexpr std::uint64_t plausible = std::uint64_t{1} << 40;  // eight letters are more
+    if (head.size() < length_size + 1 || load<std::uint64_t>(head.data()) > plausible) return false;
     const std::string_view json = text_of(head.subspan(length_size));
     const std::size_t first = json.find_first_not_of(" \t\r\n");
     return first != std::string_view::npos && json[first] == '{';

@@ -57,10 +57,6 @@ void read_maps(const fs::path& file, Table& table) {
         map.cols = array.shape[1];
         map.values.resize(std::size_t(array.count()));
         widen<double>(array, map.values);
-        if (!std::ranges::all_of(map.values, [](double v) { return std::isfinite(v); }))
-            throw FormatError(
-                fmt::format("{}: array '{}' has non-finite entries, expected an attention map.",
-                            file.string(), name));
         table.matrix(std::move(map));
     }
 }

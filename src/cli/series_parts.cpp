@@ -225,12 +225,18 @@ SeriesPart measured_part(const RunOptions& options, const fs::path& to, const st
     set_place(part, model, step);
     part.run = result.run;
     part.run.set("digest", digest);
-    OutputFolder directory(to, part_plan());
-    write_atomically(directory.temporary() / "metrics.csv", metrics_csv(part.metrics));
-    write_atomically(directory.temporary() / "curves.csv", curves_csv(part.curves));
-    write_description(described(part.run), directory.temporary());
     require_unchanged_files();
-    directory.commit();
+    try {
+        OutputFolder directory(to, part_plan());
+        write_atomically(directory.temporary() / "metrics.csv", metrics_csv(part.metrics));
+        write_atomically(directory.temporary() / "curves.csv", curves_csv(part.curves));
+        write_description(described(part.run), directory.temporary());
+        directory.commit();
+    } catch (const UsageError&) {
+        throw;
+    } catch (const Error& error) {
+        throw CannotKeep(error.what());
+    }
     return part;
 }
 

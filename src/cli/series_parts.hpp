@@ -6,6 +6,7 @@
 
 #include "options.hpp"
 #include "tsdiag/checkpoint_series.hpp"
+#include "tsdiag/error.hpp"
 #include "tsdiag/output.hpp"
 #include "tsdiag/run.hpp"
 
@@ -31,7 +32,11 @@ struct SeriesPart {
 /// The tables of an earlier run, if complete and of this digest.
 std::optional<SeriesPart> finished_part(const std::filesystem::path& from,
                                         const std::string& digest);
-/// Measures one checkpoint and keeps its tables.
+/// A part's tables cannot be written: nothing is wrong with the checkpoint.
+class CannotKeep : public Error {
+    using Error::Error;
+};
+/// Measures one checkpoint and keeps its tables; throws `CannotKeep` where it cannot.
 SeriesPart measured_part(const RunOptions& options, const std::filesystem::path& to,
                          const std::string& digest, const std::string& model, Index step);
 void set_place(SeriesPart& part, const std::string& model, Index step);

@@ -243,6 +243,8 @@ void Watch::look() {
     for (const SeriesMember& member : members) {
         try {
             news |= take(member, probe, settings);
+        } catch (const CannotKeep&) {
+            throw;
         } catch (const Error& error) {
             pass_over(member.path, error.what());
         }

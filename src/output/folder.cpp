@@ -324,7 +324,9 @@ void finish_output(const fs::path& parent) {
         if (std::string name = folder_of(entry.filename().string()); !name.empty())
             names.insert(std::move(name));
     for (const std::string& name : names) {
-        if (is_there(parent / name) && !fs::is_directory(parent / name, failed)) continue;
+        const bool there = is_there(parent / name);
+        if (there && !fs::is_directory(parent / name, failed)) continue;
+        if (there && ::access((parent / name).c_str(), W_OK) != 0) continue;
         const FolderLock lock(parent / name);
         if (lock.effective()) sweep(lock.folder());
     }

@@ -1,5 +1,8 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "place.hpp"
@@ -62,6 +65,9 @@ fs::path place_of_folder(const fs::path& folder) {
             fs::is_symlink(fs::symlink_status(there, failed)) ? "a link that leads nowhere"
                                                               : "a file"));
     refuse_inputs(path);
+    if (::access(there.c_str(), W_OK) != 0)
+        throw Error(fmt::format("{}: cannot be written ({}); choose another --out.", path.string(),
+                                std::strerror(errno)));
     return path;
 }
 

@@ -30,8 +30,9 @@ TEST(Safetensors, RefusesHeadersThatAreNotThere) {
     const TemporaryFolder folder;
     EXPECT_THAT(refusal(folder.write("m", with_header("{}", "").substr(0, 9))),
                 HasSubstr("truncated"));
-    EXPECT_THAT(refusal(folder.write("m", samples::raw<std::uint64_t>({100'000'001}) + "{}")),
-                HasSubstr("is not in a known checkpoint format"));
+    EXPECT_THAT(
+        refusal(folder.write("m", samples::raw<std::uint64_t>({100'000'001}) + "{}")),
+        HasSubstr("has a safetensors header of 100000001 bytes, expected at most 100000000"));
     EXPECT_THAT(refusal(folder.write("m", samples::raw<std::uint64_t>({1ull << 63}) + "{}")),
                 HasSubstr("is not in a known checkpoint format"));
     EXPECT_THAT(refusal(folder.write("m", samples::raw<std::uint64_t>({0}) + "{}")),

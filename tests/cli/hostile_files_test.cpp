@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "program.hpp"
+#include "tsdiag/file.hpp"
 #include "tsdiag/json.hpp"
 
 /// Endless files, and files that change while they are read.
@@ -91,6 +92,8 @@ struct LargeJson {
     std::uint64_t most;  ///< bytes
     std::vector<std::string> words;
     std::string file;
+    std::string begin = "{";        ///< zeros follow
+    std::uint64_t size = most + 1;  ///< of a sparse file
 };
 
 class EveryLargeJson : public testing::TestWithParam<LargeJson> {};
@@ -101,8 +104,8 @@ TEST_P(EveryLargeJson, IsRefusedBeforeItIsParsed) {
     fs::create_directories((folder.path() / given.file).parent_path());
     fs::create_directory(folder / "m");
     write_file(folder / "m/model.safetensors", no_tensors);
-    write_file(folder.path() / given.file, "{");
-    fs::resize_file(folder.path() / given.file, given.most + 1);
+    write_file(folder.path() / given.file, given.begin);
+    fs::resize_file(folder.path() / given.file, given.size);
     const Finished done = tsdiag(folder, given.words);
     EXPECT_EQ(done.code, 1) << done.err;
     expect_one_sentence(done.err);
@@ -120,6 +123,23 @@ const std::vector<LargeJson> large = {
      longest_vocabulary,
      {"probe", tiny_of_50_ids, "--text", "a", "--tokenizer", "t.json"},
      "t.json"},
+    {"trainer_state", longest_history, {"gradients", "d"}, "d/trainer_state.json", "{\n"},
+    {"one_line_of_a_state", longest_history, {"gradients", "d/log"}, "d/log", "{\"log_history\":"},
+    {"json_lines",
+     longest_json,
+     {"gradients", "l.jsonl"},
+     "l.jsonl",
+     "{\"step\": 1, \"grad_norm\": 0.5}\n{",
+     std::uint64_t{3} << 30},
+    {"csv", std::uint64_t{1} << 30, {"gradients", "l.csv"}, "l.csv", "step,grad_norm\n1,0.5\n"},
+    {"log", longest_file, {"gradients", "l.jsonl"}, "l.jsonl", "{\"step\": 1}\n"},
+    // 100 000 001 as eight bytes
+    {"safetensors",
+     100'000'000,
+     {"inspect", "d/m.safetensors"},
+     "d/m.safetensors",
+     std::string("\x01\xe1\xf5\x05\0\0\0\0{", 9),
+     100'000'009},
 };
 INSTANTIATE_TEST_SUITE_P(Files, EveryLargeJson, testing::ValuesIn(large),
                          [](const auto& one) { return one.param.what; });

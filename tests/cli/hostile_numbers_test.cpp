@@ -124,6 +124,25 @@ INSTANTIATE_TEST_SUITE_P(
                      testing::Values("P", "X", "XP", "Q")),
     [](const auto& one) { return std::string(std::get<0>(one.param)) + std::get<1>(one.param); });
 
+TEST(HostileNumbers, OfAMapAreKeptAndTold) {
+    // The logits of the last token are infinite.
+    constexpr double most = std::numeric_limits<double>::max();
+    std::vector<double> q(2 * tokens * width, 0.1), k = q;
+    std::fill_n(q.begin() + (tokens - 1) * width, width, most);
+    k[0] = k[1] = most;
+    const TemporaryDirectory folder;
+    write_npz(folder / "t.npz", std::vector<NamedArray>{{"queries.0", {2, tokens, width}, {}, q},
+                                                        {"keys.0", {2, tokens, width}, {}, k}});
+    const Finished done = tsdiag(folder, {"probe", "t.npz", "--maps", "all", "--out", "o"});
+    EXPECT_EQ(done.code, 0) << done.err;
+    const std::string told = "Layer 0, head 0: 6 of 36 entries are NaN or infinite";
+    EXPECT_THAT(read_file(folder / "o/report.html"), HasSubstr(told));
+    EXPECT_THAT(read_file(folder / "o/report.html"), Not(HasSubstr("Layer 0, head 1: ")));
+    EXPECT_EQ(open_checkpoint(folder / "o/maps.npz")->names().size(), 2u);
+    ASSERT_EQ(tsdiag(folder, {"report", "o"}).code, 0);
+    EXPECT_THAT(read_file(folder / "o/report.html"), HasSubstr(told));
+}
+
 TEST(HostileNumbers, OfADescriptionTakeNoResultWithThem) {
     // A band whose stationary distribution spans 2.5 decades a token: the norm by it is beyond
     // doubles, and so was the residual that run.json tells.

@@ -286,6 +286,127 @@ TEST_F(Places, APartThatCannotKeepItsUnitsLeavesNoFolder) {
     EXPECT_THAT(names_in(folder.path()), testing::ElementsAre("a"));
 }
 
+/// Commands that write a folder, each short; "run" holds checkpoints.
+const std::vector<Words>& short_writers() {
+    static const std::vector<Words> all = {
+        {"probe", tiny, "--tokens", "4", "-q"},
+        {"probe", "run", "--samples", "2", "-q"},
+        {"check", "devil.eq59", "--trials", "20", "-q"},
+        {"figure", "tse.fig2", "--trials", "2", "--reading", "d=16", "--reading", "heads=2",
+         "--reading", "ffn=8", "--reading", "tokens=8", "--reading", "layers=2", "-q"},
+        {"train", tiny, "--data", "copy:3", "--tokens", "5", "--steps", "2", "-q"},
+        {"init", tiny},
+        {"compare", "a", "a", "-q"},
+        {"gradients", "log.csv", "--resamples", "100", "-q"},
+        {"watch", "run", "--once", "--settle", "0", "--samples", "2", "-q"},
+        {"export", "a", "--to", "parquet"},
+        {"export", "a", "--to", "tensorboard"},
+        {"manual"}};
+    return all;
+}
+
+class BadDisk : public Places {
+  protected:
+    void SetUp() override {
+        Places::SetUp();
+        std::string log = "step,grad_norm\n";
+        for (int t = 0; t < 40; ++t)
+            log += std::to_string(t) + ',' + std::to_string(1 + t % 7) + '\n';
+        write_file(folder / "log.csv", log);
+        const Finished trained = run({"train", tiny, "--data", "copy:3", "--tokens", "5", "--steps",
+                                      "4", "--probe-every", "2", "-q", "-o", "run"});
+        ASSERT_EQ(trained.code, 0) << trained.err;
+    }
+    /// `before` is the beginning of a line of the shell.
+    Finished under(const std::string& before, const Words& words) {
+        std::string line = before + " \"$TSDIAG\"";
+        for (const std::string& word : words) line += " '" + word + "'";
+        return Running::shell(folder.path(), line).wait();
+    }
+    /// Hidden names; a command that failed keeps its units for the next.
+    Words hidden() const {
+        Words out;
+        for (const auto& entry : fs::recursive_directory_iterator(folder.path())) {
+            const std::string name = entry.path().filename().string();
+            const bool units = entry.path().string().find(".tsdiag-units") != std::string::npos;
+            if (name.starts_with('.') && !units) out.push_back(entry.path().string());
+        }
+        return out;
+    }
+};
+
+/// No file can grow beyond a limit, as on a disk that is full then.
+TEST_F(BadDisk, ThatIsFullIsToldInOneSentenceAndLeavesNothingHidden) {
+    for (const Words& words : short_writers()) {
+        int failed = 0;
+        for (const int blocks : {1, 4, 16, 64}) {
+            SCOPED_TRACE(testing::PrintToString(words) + " " + std::to_string(blocks));
+            const Finished found =
+                under("ulimit -f " + std::to_string(blocks) + "; exec", with(words, {"-o", "out"}));
+            EXPECT_THAT(hidden(), testing::IsEmpty());
+            if (found.code == 0) break;
+            ++failed;
+            EXPECT_EQ(found.code, 1) << found.err;
+            expect_one_sentence(found.err);
+            EXPECT_THAT(found.err, testing::ContainsRegex("(cannot|could not) be written"));
+            // A training goes on where it was, and pages are single files.
+            if (words[0] == "train" || words[0] == "manual") fs::remove_all(folder / "out");
+        }
+        EXPECT_GE(failed, 1) << testing::PrintToString(words);
+        if (words[0] == "init" || words[0] == "train") fs::remove_all(folder / "out");
+        const Finished after = run(with(words, {"-o", "out"}));
+        EXPECT_EQ(after.code, 0) << testing::PrintToString(words) << after.err;
+        EXPECT_THAT(hidden(), testing::IsEmpty());
+        fs::remove_all(folder / "out");
+    }
+}
+
+TEST_F(BadDisk, ThatIsFullLeavesAnEarlierResultAndFile) {
+    for (const Words& words :
+         std::vector<Words>{{"probe", tiny, "--tokens", "4", "--seed", "2", "-q", "-o", "a"},
+                            {"report", "a"},
+                            {"export", "run", "--to", "jsonl", "--force", "-o", "log.csv"}}) {
+        const auto before = state_of(folder.path());
+        const Finished found = under("ulimit -f 1; exec", words);
+        EXPECT_EQ(found.code, 1) << found.err;
+        expect_one_sentence(found.err);
+        EXPECT_TRUE(state_of(folder.path()) == before) << testing::PrintToString(words);
+    }
+    const Finished full = run(with(exported, {"-o", "/dev/full"}));
+    EXPECT_EQ(full.code, 1);
+    expect_one_sentence(full.err);
+    EXPECT_THAT(full.err, HasSubstr("/dev/full: cannot be written: No space left on device"));
+}
+
+/// Root may write into any folder, unless it gives that up.
+TEST_F(BadDisk, AFolderThatIsShutIsToldBeforeAnythingIsComputed) {
+    fs::create_directory(folder / "shut");
+    fs::permissions(folder / "shut", fs::perms::owner_read | fs::perms::owner_exec);
+    std::string as_user = "exec";
+    if (geteuid() == 0) as_user += " setpriv --bounding-set=-dac_override,-dac_read_search";
+    const bool open = Running::shell(folder.path(), as_user + " touch shut/x").wait().code == 0;
+    if (open || under(as_user, {"--version"}).code != 0)
+        GTEST_SKIP() << "this user may write into any folder, and setpriv does not change that";
+    std::vector<Words> all = writers();
+    all.insert(all.end(), short_writers().begin(), short_writers().end());
+    fs::create_directory(folder / "empty");
+    for (const Words& words : all) {
+        for (const char* place : {"shut/out", "shut"}) {
+            SCOPED_TRACE(testing::PrintToString(words) + place);
+            const auto before = state_of(folder.path());
+            const Finished found = under(as_user, with(words, {"-o", place}));
+            EXPECT_EQ(found.code, 1) << found.err;
+            expect_one_sentence(found.err);
+            EXPECT_THAT(found.err, HasSubstr(" cannot be written (Permission denied); choose "));
+            EXPECT_TRUE(state_of(folder.path()) == before);
+        }
+    }
+    const Finished found = under(as_user, with(exported, {"-o", "shut/table"}));
+    EXPECT_EQ(found.code, 1);
+    EXPECT_THAT(found.err, HasSubstr("shut/table: cannot be written: Permission denied"));
+    fs::permissions(folder / "shut", fs::perms::owner_all);
+}
+
 /// A table that takes long to write.
 TEST_F(Places, AnInterruptedExportLeavesNothing) {
     const std::string curves = read_file(folder / "a/curves.csv");

@@ -101,13 +101,19 @@ TEST(TableTest, AMeanThatOverflowsIsUndefined) {
     EXPECT_FALSE(table.curves().at(0).y || table.curves().at(0).standard_error);
 }
 
-TEST(TableTest, RefusesAbscissasThatAreNotFiniteAndLeavesOutMaps) {
+TEST(TableTest, AMapIsKeptWithEntriesThatAreNotFinite) {
+    Table table;
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    table.matrix({.at = {.layer = 2}, .name = "P", .rows = 1, .cols = 2, .values = {nan, 1}});
+    ASSERT_EQ(table.maps().size(), 1u);
+    EXPECT_TRUE(std::isnan(table.maps()[0].values[0]));
+}
+
+TEST(TableTest, RefusesAbscissasThatAreNotFinite) {
     Table table;
     const double nan = std::numeric_limits<double>::quiet_NaN();
     const Place at{.step = 7, .layer = 2, .stage = "attn", .head = 5, .tensor = "q"};
 
-    table.matrix({.at = at, .name = "P", .rows = 1, .cols = 1, .values = {nan}});
-    EXPECT_TRUE(table.maps().empty());
     try {
         table.point(at, "local_acc", nan, 1.0);
         FAIL() << "a NaN was accepted";

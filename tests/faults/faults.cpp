@@ -43,7 +43,8 @@ Files contents(const fs::path& folder) {
 
 const Files mine = {{"notes.txt", "mine"}, {"figures/photo.png", "mine"}, {"a/b/c", "mine"}};
 
-/// A command that is run over an earlier result; `words` end with the seed.
+/// A command that is run over an earlier result; `words` end with the seed, or name what it reads:
+/// "@result" and "@run" stand for a result and a training of that seed.
 struct Command {
     const char* name;
     Words words;
@@ -66,7 +67,18 @@ std::vector<Command> commands() {
     Command inside = probe;
     inside.name = "probe, in its own folder";
     inside.inside = true;
-    return {probe, page, figure, init, check, inside};
+    const Command parquet{
+        "export to Parquet", {"export", "@result", "--to", "parquet"}, "", "metrics.parquet"};
+    const Command events{"export to TensorBoard",
+                         {"export", "@result", "--to", "tensorboard"},
+                         "",
+                         "events.out.tfevents.0.tsdiag"};
+    const Command compare{"compare", {"compare", "@result", "@other", "-q"}, "", "compare.csv"};
+    const Command watch{"watch",
+                        {"watch", "@run", "--once", "--settle", "0", "--samples", "2", "-q"},
+                        "",
+                        "metrics.csv"};
+    return {probe, page, figure, init, check, parquet, events, compare, watch, inside};
 }
 
 class Faults {
@@ -84,6 +96,8 @@ class Faults {
             {"SIGTERM, SIGINT", [&] { signalled(pick(2) ? SIGTERM : SIGINT); }},
             {"SIGTERM at a change of a file", [&] { over_a_result("term"); }},
             {"report killed", [&] { report(); }},
+            {"export of a file", [&] { one_file(); }},
+            {"merge killed, disk full", [&] { merge(); }},
             {"train killed and resumed", [&] { training("kill"); }},
             {"train, disk full, resumed", [&] { training(pick(2) ? "full" : "torn"); }},
             {"train --force killed", [&] { begun_anew(); }},
@@ -156,9 +170,32 @@ class Faults {
         return counted_[key];
     }
 
-    Words full_words(const Command& c, const fs::path& out, const char* seed) const {
+    /// Results and trainings by their seeds.
+    const fs::path& read_by_commands() {
+        const fs::path& folder = inputs_.path();
+        if (fs::exists(folder / "run2")) return folder;
+        for (const char* seed : {"1", "2", "3"}) {
+            Words words = commands()[0].words;
+            const std::string result = seed[0] == '3' ? "other" : std::string("result") + seed;
+            words.insert(words.end(), {"--seed", seed, "-o", result});
+            require(Running(folder, words).wait().code == 0, "a result to be read");
+            if (seed[0] == '3') continue;
+            words = train_words(folder / (std::string("run") + seed));
+            words.insert(words.end(), {"--seed", seed});
+            require(Running(folder, words).wait().code == 0, "a training to be read");
+        }
+        return folder;
+    }
+
+    Words full_words(const Command& c, const fs::path& out, const char* seed) {
         Words words = c.words;
-        if (words.front() != "check" || seed != std::string("1"))
+        bool reads = false;
+        for (std::string& word : words) {
+            if (!word.starts_with('@')) continue;
+            reads = true;
+            word = (read_by_commands() / word.substr(1)).string() + (word == "@other" ? "" : seed);
+        }
+        if (!reads && (words.front() != "check" || seed != std::string("1")))
             words.insert(words.end(), {"--seed", seed});
         words.insert(words.end(), {"-o", out.string()});
         if (c.force) words.emplace_back("--force");
@@ -200,6 +237,15 @@ class Faults {
         for (const auto& [name, text] : mine)
             require(read_file(result / name) == text, fmt::format("{} is gone {}", name, when));
     }
+    /// Is it of a checkpoint's own tables, which `watch` keeps, in a folder that is whole?
+    static bool is_of_a_part(const fs::path& file) {
+        const fs::path folder = file.parent_path(), name = file.filename();
+        if (folder.parent_path().filename() != "checkpoints") return false;
+        const Manifest manifest = Manifest::of(folder);
+        const auto owns = [&](const auto& entry) { return manifest.owns(folder, entry.first); };
+        return !manifest.empty() && std::ranges::all_of(manifest.entries(), owns) &&
+               (name == Manifest::file || manifest.lists(name.string()));
+    }
     /// Requires one complete result; returns whether it is the new one.
     bool require_whole(const Command& c, const fs::path& result, const char* when) {
         const std::string decides = read_file(result / c.decides);
@@ -214,7 +260,7 @@ class Faults {
                     fmt::format("{} is not that of the manifest {}", name, when));
         }
         for (const auto& [name, text] : contents(result))
-            require(known.contains(name) || mine.contains(name),
+            require(known.contains(name) || mine.contains(name) || is_of_a_part(result / name),
                     fmt::format("{} is left {}", name, when));
         return is_new;
     }
@@ -534,6 +580,100 @@ class Faults {
         require_nothing_hidden(place.folder.path(), "later");
     }
 
+    /// `export` of one file over an earlier one.
+    void one_file() {
+        const Place place;
+        const fs::path out = place.folder.path() / "table";
+        const auto words = [&](const char* seed) -> Words {
+            return {"export",    (read_by_commands() / "result").string() + seed,
+                    "--to",      "jsonl",
+                    "--force",   "-o",
+                    out.string()};
+        };
+        what_ = "export to JSON lines";
+        std::string expected[2];
+        for (const int k : {1, 0}) {
+            Running(place.folder.path(), words(k == 0 ? "1" : "2")).wait();
+            expected[k] = read_file(out);
+        }
+        require(!expected[0].empty() && expected[0] != expected[1], "the two files differ");
+        write_file(place.folder / "notes.txt", "mine");
+        long most = 0;
+        {
+            const TemporaryDirectory other;
+            Words count = words("2");
+            count.back() = other / "table";
+            most = changes("export of a file", other.path(), count);
+        }
+        const char* faults[] = {"kill", "torn", "full", "once", "term"};
+        const std::string fault = faults[pick(5)];
+        const long when = 1 + pick(most);
+        what_ += fmt::format(", {} at change {} of {}", fault, when, most);
+        const Finished found = Running(place.folder.path(), words("2"), shim(fault, when)).wait();
+        ended_well(found, fault == "kill" || fault == "torn");
+        const std::string now = read_file(out);
+        require(now == expected[1] || (now == expected[0] && found.code != 0),
+                "neither the old file nor the new one");
+        if (found.code != 128 + SIGKILL) require_nothing_hidden(place.folder.path(), "at once");
+        const Finished next = Running(place.folder.path(), words("2")).wait();
+        require(next.code == 0, "the next run fails", next.err);
+        require(read_file(out) == expected[1], "the next run left the old file");
+        require(read_file(place.folder / "notes.txt") == "mine", "notes.txt is gone");
+    }
+
+    /// `merge` of two parts over an earlier result.
+    void merge() {
+        const Command c = commands()[pick(2)];
+        Place place;
+        prepare(c, place);
+        Words part = full_words(c, place.out, "2");
+        part.insert(part.end(), {"--trials", "3"});
+        static std::map<std::string, std::string> expected;
+        if (expected[c.name].empty()) {
+            const TemporaryDirectory other;
+            Words whole = part;
+            *(std::ranges::find(whole, "-o") + 1) = other / "out";
+            require(Running(other.path(), whole).wait().code == 0, "a whole result");
+            expected[c.name] = read_file(other.path() / "out" / c.decides);
+        }
+        const auto parts = [&](const fs::path& out) {
+            for (const char* one : {"1/2", "2/2"}) {
+                Words words = part;
+                *(std::ranges::find(words, "-o") + 1) = out.string();
+                words.insert(words.end(), {"--part", one});
+                const Finished done = Running(place.folder.path(), words).wait();
+                require(done.code == 0, "a part", done.err);
+            }
+        };
+        const std::string key = std::string("merge of ") + c.name;
+        if (!counted_.contains(key)) {
+            const TemporaryDirectory other;
+            parts(other.path() / "out");
+            changes(key, other.path(), {"merge", other / "out"});
+        }
+        parts(place.out);
+        const char* faults[] = {"kill", "torn", "full", "once", "term"};
+        const std::string fault = faults[pick(5)];
+        const long when = 1 + pick(counted_[key]);
+        what_ = fmt::format("{}, {} at change {} of {}", key, fault, when, counted_[key]);
+        const Words words = {"merge", place.out.string()};
+        const Finished found = Running(place.folder.path(), words, shim(fault, when)).wait();
+        ended_well(found, fault == "kill" || fault == "torn");
+        require_mine(place.result, "at once");
+        const auto is_merged = [&] {
+            return read_file(place.result / c.decides) == expected[c.name];
+        };
+        require(is_merged() || read_file(place.result / c.decides) == results(c).first,
+                "neither result at once");
+        const Finished next = Running(place.folder.path(), words).wait();
+        // Once its result is in place the units are gone, and nothing is left to merge.
+        require(next.code == 0 || (next.code == 1 && is_merged()), "the next merge fails",
+                next.err);
+        require(is_merged(), "it is not merged");
+        require_mine(place.result, "later");
+        require_nothing_hidden(place.folder.path(), "later");
+    }
+
     void memory() {
         const Command c = commands()[std::size_t(pick(2))];
         Place place;
@@ -557,6 +697,7 @@ class Faults {
     std::map<std::string, double> seconds_, usual_;
     std::map<std::string, std::pair<std::string, std::string>> results_;
     Files whole_training_;
+    TemporaryDirectory inputs_;  ///< what commands read
     long killed_ = 0, told_ = 0;
 };
 

@@ -172,6 +172,31 @@ TEST(FigureTest, LargeMapsAreReducedToMeansOfBlocks) {
     }
 }
 
+TEST(FigureTest, EntriesOfAMapThatAreNotFiniteAreLeftBlankAndTold) {
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    const double infinite = std::numeric_limits<double>::infinity();
+    Table t("m");
+    for (Index head = 0; head < 3; ++head) {
+        Map map{
+            .at = {.layer = 1, .stage = "attn", .head = head}, .name = "P", .rows = 2, .cols = 2};
+        map.values = {0.5, 0.5, 0.25, 0.75};
+        if (head == 1) map.values[2] = nan;
+        if (head == 2) map.values = {nan, infinite, -infinite, nan};
+        t.matrix(std::move(map));
+    }
+    for (const FigureEntry* entry : figures()) {
+        if (entry->name != "attention_maps") continue;
+        const Figure f = entry->make(t).at(0);
+        ASSERT_EQ(f.panels.size(), 3u);
+        EXPECT_THAT(f.panels[1].grid->values, testing::ElementsAre(0.5, 0.5, std::nullopt, 0.75));
+        EXPECT_THAT(f.caption, Not(HasSubstr("head 0")));
+        EXPECT_THAT(f.caption, HasSubstr("Layer 1, head 1: 1 of 4 entries is NaN or infinite"));
+        EXPECT_THAT(f.caption, HasSubstr("Layer 1, head 2: 4 of 4 entries are NaN or infinite"));
+        EXPECT_THAT(f.alt, HasSubstr("head 1: 2 x 2, greatest entry 0.75 in row 1, column 1."));
+        EXPECT_THAT(f.alt, Not(HasSubstr("nan")));
+    }
+}
+
 TEST(FigureTest, OnlyTheLastStepOfATrainingRunIsDrawn) {
     Table t("m");
     for (Index step : {0, 10, 20})

@@ -340,6 +340,27 @@ TEST_F(TrainingLog, ReadsATrainerState) {
     EXPECT_EQ(read_training_log(folder.path())[0].values, (Numbers{2.5, 3}));
 }
 
+TEST_F(TrainingLog, ReadsJsonLinesPieceByPiece) {
+    // Lines that end before, at and after the ends of pieces, one of which spans several.
+    std::string text;
+    Numbers values;
+    for (int t = 1; t <= 300; ++t) {
+        const auto length = std::size_t(t == 150 ? 300'000 : 1 + 37 * t % 4096);
+        values.push_back(0.5 + t);
+        text += fmt::format("{{\"step\": {}, \"grad_norm\": {}, \"note\": \"{}\"}}\n", t,
+                            values.back(), std::string(length, 'a'));
+    }
+    EXPECT_EQ(read(text)[0].values, values);
+    text.pop_back();
+    EXPECT_EQ(read(text)[0].values, values);
+    text.pop_back();
+    EXPECT_NE(refusal(text).find("line 300"), std::string::npos);
+    values.pop_back();
+    const auto cut = read(text, {.allow_truncated = true});
+    EXPECT_EQ(cut[0].values, values);
+    EXPECT_EQ(cut[0].notes.size(), 1u);
+}
+
 TEST_F(TrainingLog, TakesTheStepsThatAreAskedFor) {
     const std::string text = "step,grad_norm\n1,1\n2,nan\n3,3\n4,4\n5,5\n";
     EXPECT_EQ(read(text, {.first = 3, .last = 4})[0].values, (Numbers{3, 4}));

@@ -108,12 +108,13 @@ class ByBlocks {
     std::vector<Estimate> bounded_second(std::vector<Estimate> found) const {
         if (!problem_.kept && which_.deflated) {  // without a pass over P
             for (Estimate& e : found)
-                if (!e.converged) e.high = 1;
+                if (!e.converged) e.high = largest_row_sum(p_.type(), p_.columns());
             return found;
         }
         bound(found, which_.deflated);
-        for (Estimate& e : found)
-            if (!e.converged && which_.deflated) e.high = std::min(1.0, *e.high);
+        for (std::size_t k = 0; which_.deflated && k < found.size(); ++k)
+            if (Estimate& e = found[k]; !e.converged)
+                e.high = std::min(*e.high, largest_row_sum(stored::Heads(p_.matrix())[Index(k)]));
         return found;
     }
     std::vector<Estimate> bounded_norm(std::vector<Estimate> found) const {

@@ -280,7 +280,8 @@ std::optional<Estimate> dense_second(const Tensor& p, const one_matrix::Which& w
     if (found && !found->converged) {
         const double norm = std::sqrt(
             centred::squares(which.deflated ? centred::columns(p) : cast(p, Type::f64)).item());
-        found->high = which.deflated ? std::min(1.0, norm) : norm;
+        found->high =
+            which.deflated ? std::min(one_matrix::largest_row_sum(p.type(), p.cols()), norm) : norm;
     }
     return found;
 }

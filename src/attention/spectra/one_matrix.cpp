@@ -41,7 +41,24 @@ double norm_bound(const View& p, std::span<const double> column) {
 double second_bound(const View& p, bool deflated) {
     const auto n = std::size_t(p.shape.cols);
     if (!deflated) return norm_bound(p, std::vector<double>(n, 0.0));
-    return std::min(1.0, norm_bound(p, stored::column_sums(p)));
+    return std::min(largest_row_sum(p), norm_bound(p, stored::column_sums(p)));
+}
+
+double largest_row_sum(const View& p) {
+    Wide top = 0;
+    for (Index i = 0; i < p.shape.rows; ++i) {
+        Wide sum = 0;
+        for (Index j = 0; j < p.shape.cols; ++j) sum += entry(p, i, j);
+        top = std::max(top, sum);
+    }
+    return double(top) * (1 + 2 * std::numeric_limits<double>::epsilon());
+}
+
+double largest_row_sum(Type type, Index n) {
+    const bool single = type == Type::f32;
+    const double ulp = single ? double(std::numeric_limits<float>::epsilon())
+                              : std::numeric_limits<double>::epsilon();
+    return 1 + std::max(single ? 1e-6 : 1e-12, double(n + 16) * ulp);
 }
 
 namespace {

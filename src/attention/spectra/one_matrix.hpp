@@ -41,6 +41,13 @@ Estimate by_library(const View& p, const Which& which, double accuracy);
 /// itself where they are 0: |A|_F, and what rounding may have taken from it.
 double norm_bound(const View& p, std::span<const double> column);
 
+/// An upper bound of the row sums of P; of what counts as a stochastic P of n columns, whose sums
+/// may be off by what `given_attention` allows or by the rounding of a softmax.  It bounds the
+/// eigenvalues of Pi2 P Pi2, P >= 0: no x of mean 0 has the largest less the smallest entry of P x
+/// beyond this times that of x.
+double largest_row_sum(const View& p);
+double largest_row_sum(Type type, Index n);
+
 /// An upper bound of all eigenvalue moduli of P, or of all but the eigenvalue 1 of a stochastic P.
 double second_bound(const View& p, bool deflated);
 

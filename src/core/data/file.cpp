@@ -27,9 +27,11 @@ struct Descriptor {
 
 [[noreturn]] void cannot_write(const std::filesystem::path& file, int error) {
     throw Error(fmt::format("{}: cannot be written: {}.{}", file.string(), std::strerror(error),
-                            error == ENOSPC   ? " Free some space or choose another --out."
-                            : error == ENOENT ? " Does its folder exist?"
-                                              : ""));
+                            error == ENOSPC  ? " Free some space or choose another --out."
+                            : error == EFBIG ? " Raise the limit of file sizes (ulimit -f)."
+                            : error == EACCES || error == EROFS ? " Choose another --out."
+                            : error == ENOENT                   ? " Does its folder exist?"
+                                                                : ""));
 }
 
 /// 0, or the error at which writing stopped.

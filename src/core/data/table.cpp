@@ -164,7 +164,6 @@ void Table::point(const Place& at, std::string_view curve, double x, const Value
 void Table::matrix(Map map) {
     check(map.rows >= 0 && map.cols >= 0 && std::size_t(map.rows * map.cols) == map.values.size(),
           "a map holds rows x cols values");
-    if (!std::ranges::all_of(map.values, [](double v) { return std::isfinite(v); })) return;
     for (const Map& kept : maps_)
         if (kept.at == map.at && kept.name == map.name) return;
     maps_.push_back(std::move(map));

@@ -3,8 +3,11 @@
 #include <Eigen/Dense>
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <tuple>
+#include <type_traits>
+#include <utility>
 
 #include "tensor/cpu_kernels.hpp"
 #include "tsdiag/random.hpp"
@@ -14,20 +17,28 @@ namespace tsdiag::inclusion {
 namespace {
 
 using Complex = std::complex<double>;
-using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+template <class T>
+using MatrixOf = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+using Matrix = MatrixOf<double>;
 using ComplexMatrix = Eigen::MatrixXcd;
 
 constexpr double unit = ulp / 2;        // the largest relative error of one rounding
 constexpr std::size_t most_groups = 3;  // ways of taking them out that are tried
 constexpr Index largest_group = 128;    // its own eigenvectors cost some 100 k^3
 
-/// op(a) b, by the kernels for this processor.
-Matrix product(const Matrix& a, bool transposed, const Matrix& b) {
+/// c = op(a) b, by the kernels for this processor.
+template <class T>
+void multiply(const MatrixOf<T>& a, bool transposed, const MatrixOf<T>& b, MatrixOf<T>& c) {
     const Index m = transposed ? a.cols() : a.rows(), inner = transposed ? a.rows() : a.cols();
-    Matrix c(m, b.cols());
-    kernels::table().f64.gemm(transposed, false, m, b.cols(), inner, 1, a.data(), a.cols(),
-                              b.data(), b.cols(), c.data(), b.cols());
-    return c;
+    c.resize(m, b.cols());
+    const auto run = [&](const kernels::Of<T>& of) {
+        of.gemm(transposed, false, m, b.cols(), inner, 1, a.data(), a.cols(), b.data(), b.cols(),
+                c.data(), b.cols());
+    };
+    if constexpr (std::is_same_v<T, float>)
+        run(kernels::table().f32);
+    else
+        run(kernels::table().f64);
 }
 
 /// Whether the exact symmetric matrix within `error` of `a` exceeds `least`: Cholesky's
@@ -42,36 +53,64 @@ bool exceeds(const Matrix& a, double least, double error) {
     return factors.info() == Eigen::Success;
 }
 
-/// A bound of |(z - C)^-1| for |z| >= c, of every matrix within `error` of C; none where an
-/// eigenvalue may be there.
-std::optional<double> resolvent(const Matrix& c_matrix, double c, double error) {
-    const Index n = c_matrix.rows();
-    if (n == 0) return 0;
+/// Nearly the sum of (B^T)^j B^j, twice as many terms each time, until B^j is small; T decides how
+/// nearly.  None where it is beyond the digits of T.
+template <class T>
+std::optional<Matrix> stein_solution(const Matrix& b) {
     constexpr int doublings = 40;
-    const Matrix b = c_matrix / c;
-    // H = sum_j (B^T)^j B^j, twice as many terms each time, until B^j is small.
-    Matrix h = Matrix::Identity(n, n), power = b;
-    const double whole = b.squaredNorm();
+    constexpr double largest = 1e-3 / std::numeric_limits<T>::epsilon();
+    const auto settle = [](MatrixOf<T>& a) {  // products of what is left are no subnormal numbers
+        a = (a.array().abs() < T(1e-18)).select(T(0), a);
+    };
+    MatrixOf<T> power = b.cast<T>(), h, moved, more;
+    settle(power);
     for (int i = 0; i < doublings; ++i) {
-        const double left = power.squaredNorm();
-        if (!(left < 1e100)) return std::nullopt;
-        const Matrix moved = product(h, false, power);
-        h += product(power, true, moved);
+        const auto left = double(power.squaredNorm());
+        if (!(left < largest)) return std::nullopt;
+        if (i > 0) {
+            multiply(h, false, power, moved);
+            multiply(power, true, moved, more);
+            h += more;
+        } else {
+            multiply(power, true, power, h);
+            h.diagonal().array() += T(1);
+        }
         if (left < 0.3) break;  // then H - B^T H B = 1 - (B^j)^T B^j
-        power = product(power, false, power);
+        multiply(power, false, power, moved);
+        power.swap(moved);
+        settle(power);
     }
+    if (!(double(h.norm()) < largest)) return std::nullopt;
+    return h.template cast<double>();
+}
+
+/// A bound of |(z - C)^-1| for |z| >= c, of every matrix within `error` of C, by this H; none where
+/// it shows nothing.
+std::optional<double> resolvent(const Matrix& b, double c, double error, Matrix h) {
     h = (h + h.transpose()).eval() / 2;
     const double size = h.norm();
-    const Matrix image = product(h, false, b);
-    Matrix stein = h - product(b, true, image);
-    stein = (stein + stein.transpose()).eval() / 2;
+    Matrix image, stein;
+    multiply(h, false, b, image);
+    multiply(b, true, image, stein);
+    stein = h - stein;  // of which Cholesky's factorisation reads one triangle
     // Of two products and a difference, and of b itself.
-    const double rounding = unit * size * ((2 * double(n) + 8) * whole + 2);
+    const double rounding = unit * size * ((2 * double(b.rows()) + 8) * b.squaredNorm() + 2);
     constexpr double least = 0.5;  // of which `exceeds` leaves half
     if (!exceeds(h, least, 0) || !exceeds(stein, least, rounding)) return std::nullopt;
     const double bound = 2 * size / (c * least / 2);
     if (!(bound * error < 0.5)) return std::nullopt;
     return bound / (1 - bound * error);
+}
+
+/// None where an eigenvalue may be there.  H is only checked, so that float32 often suffices.
+std::optional<double> resolvent(const Matrix& c_matrix, double c, double error) {
+    if (c_matrix.rows() == 0) return 0;
+    const Matrix b = c_matrix / c;
+    if (std::optional<Matrix> h = stein_solution<float>(b))
+        if (const auto bound = resolvent(b, c, error, *std::move(h))) return bound;
+    if (std::optional<Matrix> h = stein_solution<double>(b))
+        return resolvent(b, c, error, *std::move(h));
+    return std::nullopt;
 }
 
 /// The left invariant subspace that belongs to the first k values, as columns.
@@ -164,7 +203,8 @@ std::optional<Interval> taken_out(const Matrix& a, const Reduced& reduced,
     if (k == n) return ranked(discs_of(a, error), rank);
     const double last = std::abs(values[std::size_t(k - 1)]);
     const double next = std::max(0.01 * last, std::abs(values[std::size_t(k)]));
-    const double c = std::sqrt(last * next);
+    // Near the k-th, which is a few roundings wide: the fewer powers of C are needed.
+    const double c = last * std::pow(next / last, 0.2);
     if (!(c > 0)) return std::nullopt;
     Matrix b = a;
     const Eigen::HouseholderQR<Matrix> q(left_subspace(reduced, values.first(std::size_t(k))));
@@ -191,9 +231,13 @@ std::vector<Index> groups(std::span<const Complex> values, Index rank) {
         const Complex last = values[std::size_t(k - 1)];
         const Complex next = k < n ? values[std::size_t(k)] : 0;
         if (last.imag() != 0 && next == std::conj(last)) continue;
-        // A small group and a large gap are both cheap.
         const double ratio = std::abs(next) / std::abs(last);
-        if (ratio < 0.9999) all.emplace_back(std::max(ratio, 0.7) + 0.005 * double(k), k);
+        if (!(ratio < 0.9999)) continue;
+        // In n^3 flops of a product: powers of C until they are small, and the eigenvectors of M,
+        // whose loops are some twenty times slower.  The discs of a large group are wide.
+        const double powers = std::log(2 * double(n)) / -std::log(std::max(ratio, 1e-3));
+        const double share = double(k) / double(n);
+        all.emplace_back(6 * std::log2(1 + powers) + double(k) + 2000 * share * share * share, k);
     }
     std::ranges::sort(all);
     std::vector<Index> out;

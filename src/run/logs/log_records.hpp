@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "equal_steps.hpp"
+#include "log_file.hpp"
 #include "tsdiag/training_log.hpp"
 
 /// The interface between the readers of logs and the series.
@@ -90,9 +91,11 @@ int epoch_rank(std::string_view name);
 /// NAME of several steps.
 bool is_bound_of_bucket(std::string_view name);
 
-/// Reads the text of a file into `out`.
+/// Reads the text of a file into `out`; of JSON lines one at a time.
 void read_csv_log(std::string_view text, LogRecords& out);
-void read_json_log(std::string_view text, LogRecords& out);
+void read_json_lines(LogFile& file, LogRecords& out);
+/// A trainer_state.json.
+void read_history(std::string_view text, LogRecords& out);
 
 /// Does it start like a TensorBoard event file?
 bool is_event_file(std::string_view bytes);

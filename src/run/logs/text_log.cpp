@@ -265,12 +265,14 @@ void read_record(const Json& record, Index counted, const std::string& place, St
                 step < 0 ? "does not give" : "gives"));
 }
 
+constexpr const char* truncated_note = "the last line is incomplete and was skipped";
+
 /// The text up to its last complete line; a truncated last line may be dropped.
 std::string_view whole_lines(std::string_view text, LogRecords& out) {
     if (!out.options().allow_truncated || text.ends_with('\n')) return text;
     const std::size_t end = text.rfind('\n');
     if (end == std::string_view::npos) return text;
-    out.note("the last line is incomplete and was skipped");
+    out.note(truncated_note);
     return text.substr(0, end + 1);
 }
 
@@ -324,27 +326,32 @@ const Json::Array& history(const Json& state, const LogRecords& out) {
     return state["log_history"].array();
 }
 
-void read_json_log(std::string_view text, LogRecords& out) {
+void read_history(std::string_view text, LogRecords& out) {
+    const Json state = Json::parse(with_quoted_nonfinite(text), out.source(), longest_history);
     Steps seen;
-    if (text.find("\"log_history\"") != std::string_view::npos) {
-        const Json state = Json::parse(with_quoted_nonfinite(text), out.source(), longest_history);
-        Index counted = 0;
-        for (const Json& record : history(state, out)) {
-            ++counted;
-            read_record(record, counted, fmt::format("record {}", counted), seen, out);
-        }
-        if (seen.counted) out.note(counted_note);
-        return;
+    Index counted = 0;
+    for (const Json& record : history(state, out)) {
+        ++counted;
+        read_record(record, counted, fmt::format("record {}", counted), seen, out);
     }
-    text = whole_lines(text, out);
-    for (Index line = 1, counted = 0; !text.empty(); ++line) {
-        const std::size_t end = std::min(text.find('\n'), text.size());
-        const std::string_view one = text.substr(0, end);
-        text.remove_prefix(std::min(end + 1, text.size()));
-        if (one.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-        const std::string place = line_place(line);
+    if (seen.counted) out.note(counted_note);
+}
+
+void read_json_lines(LogFile& file, LogRecords& out) {
+    Steps seen;
+    Index counted = 0;
+    for (Index number = 1; const auto line = file.line(longest_json); ++number) {
+        const std::string place = line_place(number);
+        if (line->size() > longest_json)
+            out.fail(place, fmt::format("has more than {} bytes, expected one record per line",
+                                        longest_json));
+        if (number > 1 && !file.terminated() && out.options().allow_truncated) {
+            out.note(truncated_note);
+            break;
+        }
+        if (line->find_first_not_of(" \t\r") == std::string_view::npos) continue;
         const Json record =
-            Json::parse(with_quoted_nonfinite(one), fmt::format("{}: {}", out.source(), place));
+            Json::parse(with_quoted_nonfinite(*line), fmt::format("{}: {}", out.source(), place));
         read_record(record, ++counted, place, seen, out);
     }
     if (seen.counted) out.note(counted_note);
