@@ -34,7 +34,8 @@
 ///     TSDIAG_EMULATED_TAKEN     of these, what other programs have
 ///
 /// TSDIAG_EMULATED_COUNTS=FILE: the counts of kernels, products, routines of cuSOLVER, allocations,
-/// uploads and downloads are written there when the program ends, a line each (requests.cpp).
+/// uploads, downloads and waits beside these are written there when the program ends, a line each
+/// (requests.cpp).
 namespace tsdiag::gpu {
 namespace {
 
@@ -283,6 +284,7 @@ void clear(void* device, std::size_t bytes) {
     stream().add([device, bytes] { std::memset(device, 0, bytes); });
 }
 void synchronise() {
+    add_request("wait", 0, 0, 0);
     stream().drain();
     do_what_was_left();
 }

@@ -90,7 +90,7 @@ class Log {
             sums[operations_of(name) ? "kernels" : name.substr(0, name.find(' ')) + 's'] += r.count;
         std::ofstream out(file);
         for (const char* kind :
-             {"kernels", "products", "solutions", "allocations", "uploads", "downloads"})
+             {"kernels", "products", "solutions", "allocations", "uploads", "downloads", "waits"})
             out << kind << ' ' << sums[kind] << '\n';
     }
 
@@ -121,7 +121,7 @@ const Operations* operations_of(const std::string& kernel) {
 
 double least_seconds(const std::string& name, const Requests& r, const Limits& limits) {
     if (name == "upload" || name == "download") return r.bytes / limits.copied;
-    if (name == "allocation") return 0;
+    if (name == "allocation" || name == "wait") return 0;
     const Operations* of = operations_of(name);
     const double rate = name == "product float32"        ? limits.products32
                         : name == "product float64"      ? limits.products64
@@ -146,7 +146,7 @@ std::string roofline(const AllRequests& all, std::span<const Limits> limits) {
     std::vector<double> sums(limits.size() + 1, 0.0);
     double first = 0, least_of_first = 0;
     for (const auto& [name, r] : all) {
-        if (r.count == 0 || name == "allocation") continue;
+        if (r.count == 0 || name == "allocation" || name == "wait") continue;
         out += fmt::format("| {} | {} | {:.1f} | {:.2f} |", name, r.count, r.bytes / 1e6,
                            operations(name, r) / 1e9);
         for (std::size_t i = 0; i < limits.size(); ++i) {

@@ -19,7 +19,7 @@ struct Requests {
     }
 };
 /// By the name of the kernel, or "product float32", "product float64", "solution", "allocation",
-/// "fill", "upload", "download".
+/// "fill", "upload", "download", "wait": for work beside a download, on the emulated device.
 struct RequestsOfAName : Requests {
     Requests first;  ///< of these the first, during which a device loads its code
 };

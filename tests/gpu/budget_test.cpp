@@ -35,16 +35,17 @@ class NoSink final : public Sink {
 };
 
 struct Counts {
-    Index kernels = 0, products = 0, allocations = 0, uploads = 0, downloads = 0;
+    Index kernels = 0, products = 0, allocations = 0, uploads = 0, downloads = 0, waits = 0;
     bool operator==(const Counts&) const = default;
     Counts operator-(const Counts& o) const {
-        return {kernels - o.kernels, products - o.products, allocations - o.allocations,
-                uploads - o.uploads, downloads - o.downloads};
+        return {kernels - o.kernels, products - o.products,   allocations - o.allocations,
+                uploads - o.uploads, downloads - o.downloads, waits - o.waits};
     }
 };
 void PrintTo(const Counts& c, std::ostream* out) {
     *out << c.kernels << " kernels, " << c.products << " products, " << c.allocations
-         << " allocations, " << c.uploads << " uploads, " << c.downloads << " downloads";
+         << " allocations, " << c.uploads << " uploads, " << c.downloads << " downloads, "
+         << c.waits << " waits";
 }
 
 /// Counts by name, as in gpu/requests.hpp.
@@ -58,6 +59,7 @@ Counts counts_of(const Requests& all) {
         if (name == "allocation") c.allocations += count;
         if (name == "upload") c.uploads += count;
         if (name == "download") c.downloads += count;
+        if (name == "wait") c.waits += count;
     }
     return c;
 }
@@ -161,6 +163,7 @@ void expect_within(const Counts& found, const Counts& most, const std::string& a
     EXPECT_LE(found.allocations, most.allocations) << all;
     EXPECT_LE(found.uploads, most.uploads) << all;
     EXPECT_LE(found.downloads, most.downloads) << all;
+    EXPECT_LE(found.waits, most.waits) << all;
 }
 
 struct Budget {

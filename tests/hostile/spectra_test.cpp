@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <map>
+#include <memory>
 #include <string>
 #include <tuple>
 
@@ -288,6 +289,38 @@ TEST(HostileSpectra, OfSizesOfModelsAreRightWhereTheyAreCertified) {
                                    type == Type::f32 ? 32 : 64, route, wrong, e.value,
                                    e.low.value_or(NAN), e.high.value_or(NAN), e.method, c.second);
             }
+}
+
+/// 1 1^T / n + epsilon s s^T, s of signs with sum 0: of all numbers here exactly, epsilon n beside
+/// products whose rounding is larger.
+TEST(HostileSpectra, OfNearlyEqualRowsAreNotCertifiedBelowTheRounding) {
+    constexpr Index n = 256;
+    for (const int exponent : {-20, -36, -44, -50}) {
+        const double epsilon = std::ldexp(1.0, exponent), truth = double(n) * epsilon;
+        Matrix p(n, n);
+        for (Index i = 0; i < n; ++i)
+            for (Index j = 0; j < n; ++j)
+                p(i, j) = 1.0 / n + ((i * 7 % 4 < 2) == (j * 7 % 4 < 2) ? epsilon : -epsilon);
+        std::vector<std::unique_ptr<AttentionOperator>> ops;
+        ops.push_back(given(p, Type::f64));
+#ifdef TSDIAG_HOSTILE_ON_DEVICE
+        ops.push_back(given_attention(moved(one_head(p)), false, ""));
+#endif
+        for (const auto& op : ops)
+            for (const char* route : {"auto", "arnoldi"}) {
+                const Estimate second =
+                    second_eigenvalue(*op, ample_memory, usual_accuracy, route).front();
+                const Estimate norm =
+                    centred_norm(*op, ample_memory, usual_accuracy, route).front();
+                for (const auto& [e, accuracy] :
+                     {std::pair{second, usual_accuracy}, std::pair{norm, usual_accuracy / 10}}) {
+                    EXPECT_EQ(fault_of(e, {truth, truth}, accuracy, 1), "") << fmt::format(
+                        "2^{} {} {}: {} in [{}, {}] by {}", exponent, route, op->backend().name(),
+                        e.value, e.low.value_or(NAN), e.high.value_or(NAN), e.method);
+                    if (exponent == -20) EXPECT_TRUE(e.converged) << route;
+                }
+            }
+    }
 }
 
 std::string count_lines(std::string_view family, const Tallies& tallies) {

@@ -37,8 +37,8 @@ class ByBlocks {
           which_(second_of(problem.known)),
           rows_(problem.p, problem.memory, problem.kept) {
         if (!problem.kept) return;  // a pass over P takes long
-        rounding_ = rows_.norm_bounds(false);
-        for (double& e : rounding_) e = rounding_of_products(p_.columns(), e);
+        const stored::Heads all = stored::Heads::of_finite(p_.matrix());
+        for (Index k = 0; k < p_.heads(); ++k) rounding_.push_back(rounding_of(all[k]));
     }
 
     std::vector<Estimate> second() const {

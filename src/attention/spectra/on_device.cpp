@@ -244,7 +244,8 @@ RadiiAndNorms in_step(const AttentionOperator& p, const InStep& sought, double m
                 found[i].high = std::min(most_possible, bounds[std::size_t(sought.heads[i])]);
     };
     const double infinite = std::numeric_limits<double>::infinity();
-    bound(out.radii, sought.which.deflated, sought.which.deflated ? 1 : infinite);
+    bound(out.radii, sought.which.deflated,
+          sought.which.deflated ? one_matrix::largest_row_sum(p.type(), p.columns()) : infinite);
     bound(out.norms, true, infinite);
     return out;
 }

@@ -61,16 +61,15 @@ double largest_row_sum(Type type, Index n) {
     return 1 + std::max(single ? 1e-6 : 1e-12, double(n + 16) * ulp);
 }
 
+double rounding_of(const View& p) {
+    return rounding_of_products(p.shape.cols,
+                                std::sqrt(cpu().squared_norms({&p, 1}).get().front()));
+}
+
 namespace {
 
 using Vector = std::span<const double>;
 using Result = std::span<double>;
-
-/// Of products with P.
-double rounding_of(const View& p) {
-    const std::vector<double> none(std::size_t(p.shape.cols), 0.0);
-    return rounding_of_products(p.shape.cols, norm_bound(p, none));
-}
 
 /// x -> P x, or x -> Pi2 P Pi2 x.
 LinearMap square_map(const View& p, bool deflated) {

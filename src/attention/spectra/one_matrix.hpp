@@ -32,6 +32,9 @@ inline Which second_of(const Structure& known) {
     return {known.row_stochastic, known.row_stochastic ? 1 : 2};
 }
 
+/// That of products with P and a unit vector: `rounding_of_products`.
+double rounding_of(const View& p);
+
 // Solvers.  An unconverged value has an upper bound.
 Estimate by_arnoldi(const View& p, const Which& which, double accuracy);
 Estimate by_dense(const View& p, const Which& which, double accuracy);
