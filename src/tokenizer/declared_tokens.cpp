@@ -238,15 +238,19 @@ class Addition {
 
 }  // namespace
 
-std::string declared_name(const fs::path& folder, const char* key, const std::string& otherwise) {
+DeclaredNames::DeclaredNames(fs::path folder) : folder_(std::move(folder)) {
+    for (const char* file : {"tokenizer_config.json", "special_tokens_map.json"})
+        files_.emplace_back(file, json_beside(folder_, file));
+}
+
+std::string DeclaredNames::of(const char* key, const std::string& otherwise) const {
     std::optional<std::string> name;
-    for (const char* file : {"tokenizer_config.json", "special_tokens_map.json"}) {
-        const Json json = json_beside(folder, file);
+    for (const auto& [file, json] : files_) {
         const Json& said = json[key].is_object() ? json[key]["content"] : json[key];
         if (!said.is_string()) continue;
         // Which of them is obeyed depends on the version of Transformers.
         if (name && *name != said.string())
-            refuse(folder.string(),
+            refuse(folder_.string(),
                    fmt::format("{} is '{}' in tokenizer_config.json, but '{}' in {}", key,
                                shown(*name), shown(said.string()), file));
         name = said.string();

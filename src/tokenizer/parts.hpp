@@ -174,10 +174,18 @@ enum class Missing {
 /// `single_word`) in a tokenizer.json, and for `split_special_tokens`.
 void add_declared_tokens(const std::filesystem::path& folder, Parts& parts, Missing missing,
                          std::unordered_map<std::string, Id> own = {});
-/// The token that these files give that role ("unk_token"); `otherwise` where they do not.
-/// Throws `FormatError` where they differ.
-std::string declared_name(const std::filesystem::path& folder, const char* key,
-                          const std::string& otherwise);
+/// The tokens that these files give a role.
+class DeclaredNames {
+  public:
+    explicit DeclaredNames(std::filesystem::path folder);
+    /// That of the role `key` ("unk_token"); `otherwise` where there is none.  Throws `FormatError`
+    /// where the files differ.
+    std::string of(const char* key, const std::string& otherwise) const;
+
+  private:
+    std::filesystem::path folder_;
+    std::vector<std::pair<const char*, Json>> files_;
+};
 
 /// Refuses a tokenizer_config.json in `folder` that says otherwise than `json`, a tokenizer.json,
 /// on lower case, accents, Chinese characters or the space before a text: which of the two

@@ -263,12 +263,13 @@ std::shared_ptr<Parts> read_sentence_model(const fs::path& file, const Json& con
         if (p.types[i] == Piece::unused) unused.emplace(p.tokens[i], Id(i));
     const fs::path folder = file.parent_path();
     add_declared_tokens(folder, *parts, Missing::refused, std::move(unused));
+    const DeclaredNames declared(folder);
     const auto around = [&](const char* key, const char* name, bool otherwise, Id id,
                             std::vector<Id>& where) {
         const Json& said = tokenizer_config[key];
         if (!(said.is_bool() ? said.boolean() : otherwise)) return;
         // The token of that name, if one is declared.
-        const std::string named = declared_name(folder, name, "");
+        const std::string named = declared.of(name, "");
         for (const auto& [own, content] : parts->added)
             if (!named.empty() && content == named) id = own;
         if (id < 0 || id >= Id(p.tokens.size()))

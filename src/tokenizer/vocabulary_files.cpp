@@ -169,7 +169,8 @@ std::shared_ptr<Parts> read_bert(const fs::path& folder) {
     Id id = 0;
     for (const std::string& line : lines_of(text_of(file, *parts)))
         model->vocabulary.add(line, id++, file.string());
-    model->unknown = declared_name(folder, "unk_token", "[UNK]");
+    const DeclaredNames declared(folder);
+    model->unknown = declared.of("unk_token", "[UNK]");
     model->continuing_prefix = "##";
     model->kind = "WordPiece";
     model->source = file.string();
@@ -197,11 +198,11 @@ std::shared_ptr<Parts> read_bert(const fs::path& folder) {
     const bool accents = json.is_object() ? config.flag("strip_accents", lower) : lower;
     parts->normalizer = bert_normalizer(true, chinese, accents, lower);
     parts->pre_tokenizer = bert_words();
-    const std::string first = declared_name(folder, "cls_token", "[CLS]"),
-                      last = declared_name(folder, "sep_token", "[SEP]"),
-                      unknown = declared_name(folder, "unk_token", "[UNK]");
-    for (const std::string& token : {declared_name(folder, "pad_token", "[PAD]"), unknown, first,
-                                     last, declared_name(folder, "mask_token", "[MASK]")})
+    const std::string first = declared.of("cls_token", "[CLS]"),
+                      last = declared.of("sep_token", "[SEP]"),
+                      unknown = declared.of("unk_token", "[UNK]");
+    for (const std::string& token : {declared.of("pad_token", "[PAD]"), unknown, first, last,
+                                     declared.of("mask_token", "[MASK]")})
         add_special(*parts, token);
     parts->before = {required(*parts, first, file)};
     parts->after = {required(*parts, last, file)};

@@ -255,6 +255,12 @@ TEST_F(TraceDoubts, WhatIsNoAttentionIsTheFirstLineAndHasNoVerdictOnHeads) {
             EXPECT_THAT(flat, Not(HasSubstr(kind)));
         EXPECT_TRUE(std::isnan(value("jac_fro", "attn", 0))) << words;
     }
+    // The range is that of all arrays.
+    write({hidden("hidden_states.0", 0), hidden("hidden_states.1", 1), hidden("hidden_states.2", 2),
+           maps("attentions.0", changed([](double x, std::size_t) { return x / 2; })),
+           maps("attentions.1", changed([](double x, std::size_t) { return 3 * x; }))});
+    EXPECT_THAT(one_line(probe({"--attention", "softmax"}).out),
+                HasSubstr("(and 1 more) is not what a softmax gives: its rows sum to 0.5 to 3"));
     write({hidden("hidden_states.0", 0), hidden("hidden_states.1", 1), maps("attentions.0", p)});
     ASSERT_EQ(probe({"--attention", "softmax"}).code, 0);
     EXPECT_GT(value("jac_fro", "attn", 0), 0);

@@ -125,15 +125,10 @@ void LogRecords::add(std::string_view name, Index step, double value, const std:
     ++added_;
     LoggedNumber number{
         .step = step, .value = value, .epoch = epoch_, .file = file_, .record = keys_.current()};
-    const bool nonfinite = !std::isfinite(value);
-    if (nonfinite ? !options_.allow_nonfinite : value < options_.least) {
+    if (!std::isfinite(value) ? !options_.allow_nonfinite : value < options_.least) {
         number.complaint = std::ssize(complaints_);
-        const std::string what = nonfinite
-                                     ? "a finite number; pass --allow-nonfinite to skip such steps"
-                                     : "a nonnegative norm; pass --column with the right name";
-        complaints_.push_back({fmt::format("{}: {}: '{}' is {} at step {}, expected {}.", source_,
-                                           place, name, value, step, what),
-                               nonfinite});
+        if (sources_.empty() || sources_.back() != source_) sources_.push_back(source_);
+        complaints_.push_back({std::ssize(sources_) - 1, place});
     }
     at(name).numbers.push_back(number);
 }
@@ -156,6 +151,18 @@ void LogRecords::fail(const std::string& place, const std::string& what) const {
     throw FormatError(fmt::format("{}: {}: {}.", source_, place, what));
 }
 
+void LogRecords::complain(const std::string& name, const LoggedNumber& number) const {
+    const Complaint& found = complaints_[std::size_t(number.complaint)];
+    const bool nonfinite = !std::isfinite(number.value);
+    const std::string what = fmt::format(
+        "{}: {}: '{}' is {} at step {}, expected {}.", sources_[std::size_t(found.source)],
+        found.place, name, number.value, number.step,
+        nonfinite ? "a finite number; pass --allow-nonfinite to skip such steps"
+                  : "a nonnegative norm; pass --column with the right name");
+    if (nonfinite) throw NonFiniteError(what);
+    throw FormatError(what);
+}
+
 LoggedSeries LogRecords::finished(const Gathered& one, const SettledSeries& settled) const {
     LoggedSeries out{.source = source_,
                      .name = one.name + settled.of,
@@ -169,11 +176,7 @@ LoggedSeries LogRecords::finished(const Gathered& one, const SettledSeries& sett
             by_step.insert_or_assign(number.step, &number);
     Index left_out = 0;
     for (const auto& [step, number] : by_step) {
-        if (number->complaint >= 0) {
-            const Complaint& found = complaints_[std::size_t(number->complaint)];
-            if (found.nonfinite) throw NonFiniteError(found.what);
-            throw FormatError(found.what);
-        }
+        if (number->complaint >= 0) complain(one.name, *number);
         if (!std::isfinite(number->value)) {
             ++left_out;
             continue;

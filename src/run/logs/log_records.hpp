@@ -54,17 +54,19 @@ class LogRecords {
     };
     /// Why a number cannot be used.
     struct Complaint {
-        std::string what;
-        bool nonfinite = false;
+        Index source = 0;
+        std::string place;
     };
     std::vector<LoggedSeries> finished(const Gathered& one) const;
     LoggedSeries finished(const Gathered& one, const SettledSeries& settled) const;
+    [[noreturn]] void complain(const std::string& name, const LoggedNumber& number) const;
     [[noreturn]] void fail_empty() const;
     /// The names like gradient norms that are those of limits, in words: they may be of numbers.
     std::string left_out() const;
     Gathered& at(std::string_view name);
 
     std::string source_;
+    std::vector<std::string> sources_;  ///< of complaints
     LogOptions options_;
     std::vector<std::string> known_, notes_;
     Index added_ = 0, file_ = 0;

@@ -50,7 +50,7 @@ bool is_of_another(std::string_view before) {
 /// The number behind the last `word`, with at most one separator between; of "checkpoint_1_500", an
 /// epoch and a step, the second.  None where another number follows, which may be a group of
 /// thousands, "step_1_000".
-std::optional<Index> number_after(std::string_view name, std::string_view word) {
+std::optional<Counted> number_after(std::string_view name, std::string_view word) {
     for (std::size_t at = name.rfind(word); at != std::string_view::npos;
          at = at == 0 ? std::string_view::npos : name.rfind(word, at - 1)) {
         if (at > 0 && is_letter(name[at - 1])) continue;  // the end of another word
@@ -60,21 +60,12 @@ std::optional<Index> number_after(std::string_view name, std::string_view word) 
         const auto found = count_at(rest);
         if (!found || is_of_another(name.substr(0, at))) continue;
         rest.remove_prefix(found->length);
-        if (rest.size() < 2 || !is_digit(rest[1])) return found->value;
+        if (rest.size() < 2 || !is_digit(rest[1])) return found;
         if (word == "checkpoint" && rest.starts_with('_'))
             if (const auto step = count_at(rest.substr(1)); step && step->length + 1 == rest.size())
-                return step->value;
+                return step;
     }
     return std::nullopt;
-}
-
-/// Does the word name what is saved again and again?  Then a number behind it counts steps, but a
-/// small one that is not padded with zeros may as well count models: those of an ensemble, of
-/// clients.
-bool names_what_is_saved(std::string_view word) {
-    constexpr std::array<std::string_view, 9> words = {
-        "model", "models", "weights", "net", "network", "state", "params", "save", "saved"};
-    return std::ranges::find(words, word) != words.end();
 }
 
 /// 20240531
@@ -113,29 +104,27 @@ std::optional<Index> bare_number(std::string_view name) {
     return found ? std::optional(found->value) : std::nullopt;
 }
 
-/// The number at the end of the name of what is saved: "model_500", "gpt-model500".
+/// The number at the end of a name, behind what is saved again and again: "model_500".  A small one
+/// that is not padded with zeros may as well count models: those of an ensemble, of clients.
 std::optional<Index> number_at_end(std::string_view name) {
     constexpr Index least = 100;
     constexpr std::size_t padded = 4;
-    const std::size_t last = name.find_last_not_of(digits);
-    if (last == std::string_view::npos) return std::nullopt;
-    std::string_view before = name.substr(0, last + 1);
-    if (behind_words.find(before.back()) != std::string_view::npos) before.remove_suffix(1);
-    const std::size_t at = before.find_last_of(behind_words);
-    const auto found = count_at(name.substr(last + 1));
-    const bool counts = found && (found->value >= least || found->length >= padded);
-    if (!counts ||
-        !names_what_is_saved(at == std::string_view::npos ? before : before.substr(at + 1)))
-        return std::nullopt;
-    return found->value;
+    for (const std::string_view word :
+         {"model", "models", "weights", "net", "network", "state", "params", "save", "saved"})
+        if (const auto found = number_after(name, word);
+            found && (found->value >= least || found->length >= padded))
+            if (const auto last = count_at(name.substr(name.size() - found->length));
+                last && last->value == found->value)
+                return found->value;
+    return std::nullopt;
 }
 
 }  // namespace
 
 std::optional<NamedStep> step_in_name(std::string_view name) {
     for (const auto& [word, unit] : step_words)
-        if (const auto step = number_after(name, word); step && !may_be_date(*step))
-            return NamedStep{*step, unit};
+        if (const auto step = number_after(name, word); step && !may_be_date(step->value))
+            return NamedStep{step->value, unit};
     auto step = bare_number(name);
     if (!step) step = number_at_end(name);
     if (!step || may_be_date(*step)) return std::nullopt;

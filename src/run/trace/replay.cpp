@@ -79,17 +79,18 @@ class Doubts {
         }
         if (seen.rows.within(seen.allowed) && !seen.negative && !(seen.hidden > seen.allowed))
             return true;
-        if (++count_ > 1) return false;
-        array_ = array;
-        seen_ = seen;
-        for (const double sum : column_sum(p).to_host<double>()) seen_.columns.add(sum);
+        if (++count_ == 1) array_ = array;
+        for (const double sum : column_sum(p).to_host<double>()) seen.columns.add(sum);
+        Tensor heads;
         for (Index i = 0; i < p.batch() && p.batch() > 1; ++i)
-            seen_.heads = i == 0 ? p.batch_range(0, 1) : add(seen_.heads, p.batch_range(i, 1));
+            heads = i == 0 ? p.batch_range(0, 1) : add(heads, p.batch_range(i, 1));
+        if (heads.defined())
+            for (const double sum : heads.to_host<double>()) seen.over_heads.add(sum);
+        seen_.add(seen);
         return false;
     }
 
-    /// In words, what is given in place of attention matrices, by the first of them; empty:
-    /// nothing.
+    /// In words, what is given in place of attention matrices, by all of them; empty: nothing.
     std::string text() const {
         if (count_ == 0) return {};
         std::string out = fmt::format("{}{} is not what a softmax gives: ", array_,
@@ -120,26 +121,35 @@ class Doubts {
             ++count;
         }
         bool within(double off) const { return !(least < 1 - off) && !(most > 1 + off); }
+        void add(const Range& other) {
+            least = std::min(least, other.least);
+            most = std::max(most, other.most);
+            sum += other.sum;
+            count += other.count;
+        }
         double mean() const { return sum / double(count); }
     };
     struct Seen {
         double allowed = 0;
-        Range rows = {}, columns = {};
+        Range rows = {}, columns = {}, over_heads = {};
         bool negative = false;
         double hidden = 0;  ///< the largest share of a row on tokens that a mask hides
-        Tensor heads = {};  ///< their sum, where there are several
+        void add(const Seen& other) {
+            allowed = std::max(allowed, other.allowed);
+            rows.add(other.rows);
+            columns.add(other.columns);
+            over_heads.add(other.over_heads);
+            negative = negative || other.negative;
+            hidden = std::max(hidden, other.hidden);
+        }
     };
 
     /// What gives such sums, where one thing does.
     std::string cause(bool same, double middle) const {
         if (seen_.negative) return ", and it has negative entries, as logits before the softmax";
         if (seen_.columns.within(seen_.allowed)) return "; its columns do: it is transposed";
-        if (seen_.heads.defined()) {
-            Range over_heads;
-            for (const double x : seen_.heads.to_host<double>()) over_heads.add(x);
-            if (over_heads.within(seen_.allowed))
-                return "; over the heads it does: the softmax was taken over another axis";
-        }
+        if (seen_.over_heads.count > 0 && seen_.over_heads.within(seen_.allowed))
+            return "; over the heads it does: the softmax was taken over another axis";
         if (same && std::abs(middle - 100) < 1) return "; these are percent";
         if (same && middle > 1.5 && std::abs(middle - std::round(middle)) < seen_.allowed * middle)
             return fmt::format(", as a sum of {:.0f} heads does", middle);
