@@ -304,6 +304,7 @@ TEST(Device, AStepOfTrainingAsksForNoMoreWhereThereAreMoreSamples) {
     for (const auto& [what, count] : steps("2", "1")) two[what] -= count;
     for (const auto& [what, count] : steps("8", "1")) eight[what] -= count;
     EXPECT_EQ(two.extract("solutions").mapped(), 0);  // of eigenvalue problems
+    EXPECT_EQ(two.extract("waits").mapped(), 0);      // beside downloads
     for (const auto& [what, count] : two) {
         EXPECT_GT(count, 0) << what;
         // Sums over more samples take a few more blocks.
