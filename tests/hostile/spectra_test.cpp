@@ -317,7 +317,9 @@ TEST(HostileSpectra, OfNearlyEqualRowsAreNotCertifiedBelowTheRounding) {
                     EXPECT_EQ(fault_of(e, {truth, truth}, accuracy, 1), "") << fmt::format(
                         "2^{} {} {}: {} in [{}, {}] by {}", exponent, route, op->backend().name(),
                         e.value, e.low.value_or(NAN), e.high.value_or(NAN), e.method);
-                    if (exponent == -20) EXPECT_TRUE(e.converged) << route;
+                    if (exponent == -20) {
+                        EXPECT_TRUE(e.converged) << route;
+                    }
                 }
             }
     }
