@@ -319,7 +319,8 @@ class BadDisk : public Places {
     }
     /// `before` is the beginning of a line of the shell.
     Finished under(const std::string& before, const Words& words) {
-        std::string line = before + " \"$TSDIAG\"";
+        // clang's OpenMP, too, writes a file, and warns where it cannot.
+        std::string line = "export KMP_WARNINGS=off; " + before + " \"$TSDIAG\"";
         for (const std::string& word : words) line += " '" + word + "'";
         return Running::shell(folder.path(), line).wait();
     }
