@@ -161,10 +161,15 @@ class Residues {
     std::vector<std::uint64_t> a_;
 };
 
+/// Steps of QR for each eigenvalue: 40, Eigen's own, do not do where one is defective.
+constexpr Index most_iterations = 1000;
+
 /// The rank-th largest eigenvalue modulus; none where QR did not converge.
 template <class R>
 std::optional<R> modulus(const Square<R>& a, Index rank) {
-    const Eigen::EigenSolver<Square<R>> solver(a, false);
+    Eigen::EigenSolver<Square<R>> solver(a.rows());
+    solver.setMaxIterations(most_iterations * a.rows());
+    solver.compute(a, false);
     if (solver.info() != Eigen::Success) return std::nullopt;
     std::vector<R> squares;
     for (Index i = 0; i < a.rows(); ++i) {
