@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
@@ -321,11 +322,7 @@ class BadDisk : public Places {
     Finished under(const std::string& before, const Words& words) {
         std::string line = before + " \"$TSDIAG\"";
         for (const std::string& word : words) line += " '" + word + "'";
-        Finished found = Running::shell(folder.path(), line).wait();
-        // clang's OpenMP, too, writes a file, and warns where that cannot grow.
-        for (std::size_t at = 0; (at = found.err.find("OMP: Warning")) != std::string::npos;)
-            found.err.erase(at, found.err.find('\n', at) + 1 - at);
-        return found;
+        return Running::shell(folder.path(), line).wait();
     }
     /// Hidden names; a command that failed keeps its units for the next.
     Words hidden() const {
@@ -339,14 +336,18 @@ class BadDisk : public Places {
     }
 };
 
+/// clang's OpenMP keeps a file of 1024 bytes, a block is of 512: with less, it would leave an empty
+/// file, on which a later process of the same number dies.
+constexpr int fewest_blocks = 2;
+
 /// No file can grow beyond a limit, as on a disk that is full then.
 TEST_F(BadDisk, ThatIsFullIsToldInOneSentenceAndLeavesNothingHidden) {
     for (const Words& words : short_writers()) {
         int failed = 0;
-        for (const int blocks : {1, 4, 16, 64}) {
+        for (const int blocks : {fewest_blocks, 4, 16, 64}) {
             SCOPED_TRACE(testing::PrintToString(words) + " " + std::to_string(blocks));
             const Finished found =
-                under("ulimit -f " + std::to_string(blocks) + "; exec", with(words, {"-o", "out"}));
+                under(fmt::format("ulimit -f {}; exec", blocks), with(words, {"-o", "out"}));
             EXPECT_THAT(hidden(), testing::IsEmpty());
             if (found.code == 0) break;
             ++failed;
@@ -371,7 +372,7 @@ TEST_F(BadDisk, ThatIsFullLeavesAnEarlierResultAndFile) {
                             {"report", "a"},
                             {"export", "run", "--to", "jsonl", "--force", "-o", "log.csv"}}) {
         const auto before = state_of(folder.path());
-        const Finished found = under("ulimit -f 1; exec", words);
+        const Finished found = under(fmt::format("ulimit -f {}; exec", fewest_blocks), words);
         EXPECT_EQ(found.code, 1) << found.err;
         expect_one_sentence(found.err);
         EXPECT_TRUE(state_of(folder.path()) == before) << testing::PrintToString(words);
