@@ -161,14 +161,14 @@ class Residues {
     std::vector<std::uint64_t> a_;
 };
 
-/// Steps of QR for each eigenvalue: 40, Eigen's own, do not do where one is defective.
-constexpr Index most_iterations = 1000;
+/// QR steps for each eigenvalue: Eigen's 40 are too few where one is defective.
+constexpr Index most_steps = 1000;
 
 /// The rank-th largest eigenvalue modulus; none where QR did not converge.
 template <class R>
 std::optional<R> modulus(const Square<R>& a, Index rank) {
     Eigen::EigenSolver<Square<R>> solver(a.rows());
-    solver.setMaxIterations(most_iterations * a.rows());
+    solver.setMaxIterations(most_steps * a.rows());
     solver.compute(a, false);
     if (solver.info() != Eigen::Success) return std::nullopt;
     std::vector<R> squares;
