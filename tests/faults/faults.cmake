@@ -1,5 +1,5 @@
 # Kills, full disks and the like, with a library preloaded into tsdiag (not under sanitizers, which must be loaded
-# first).  .ci/run gives it two minutes.
+# first).  .ci/run runs it for longer.
 if(TARGET tsdiag_program AND NOT TSDIAG_SANITIZE)
     add_library(faults_shim MODULE faults/shim.cpp)
     target_link_libraries(faults_shim PRIVATE ${CMAKE_DL_LIBS})

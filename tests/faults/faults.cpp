@@ -106,7 +106,7 @@ class Faults {
             {"units, a rank stopped for a while", [&] { stopped(); }},
             {"two processes", [&] { together(); }},
             {"little memory", [&] { memory(); }}};
-        // On a slow machine longer, until both ends of a fault were seen, for one round of each.
+        // A slow machine goes on after `end`, at most to the last kind, until both ends were seen.
         for (std::size_t i = 0; Clock::now() < end || (i < kinds.size() && !both_ends()); ++i) {
             const auto& [kind, run] = kinds[i % kinds.size()];
             kind_ = kind;
@@ -136,7 +136,7 @@ class Faults {
     }
 
   private:
-    /// A process was killed, and another told what stopped it.
+    /// Whether a process was killed, and another told what stopped it; not asked of chosen kinds.
     bool both_ends() const { return !chosen_.empty() || (killed_ > 0 && told_ > 0); }
 
     Words shim(const std::string& fault, long at) const {
