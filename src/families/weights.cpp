@@ -7,15 +7,9 @@
 
 #include "names.hpp"
 #include "tsdiag/error.hpp"
-#include "tsdiag/ops.hpp"
 
 /// Weights read from a checkpoint, tensor by tensor.
 namespace tsdiag {
-
-Tensor Weights::rows(std::string_view name, std::span<const Index> rows) const {
-    return gather_rows(get(name), rows);
-}
-
 namespace {
 
 using families::text;

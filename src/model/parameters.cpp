@@ -3,8 +3,9 @@
 #include <algorithm>
 
 #include "tsdiag/model.hpp"
+#include "tsdiag/ops.hpp"
 
-/// The parameters implied by a spec, and the cost of its products.
+/// The parameters implied by a spec, the cost of its products, and rows of weights.
 namespace tsdiag {
 namespace {
 
@@ -287,6 +288,10 @@ double forward_flops(const ModelSpec& spec, Index n) {
         d = double(b.merge.width);
     }
     return flops;
+}
+
+Tensor Weights::rows(std::string_view name, std::span<const Index> rows) const {
+    return gather_rows(get(name), rows);
 }
 
 }  // namespace tsdiag
