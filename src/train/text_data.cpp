@@ -18,26 +18,14 @@ constexpr double held_out_share = 0.1;  // the end of the file
 constexpr double masked_share = 0.15;   // [BERT]
 
 /// Decodes UTF-8; throws where it is malformed.
-std::vector<char32_t> code_points(const std::string& text, const std::string& file) {
+std::vector<char32_t> code_points(std::string_view text, const std::string& file) {
     std::vector<char32_t> out;
     for (std::size_t i = 0; i < text.size();) {
-        const auto lead = static_cast<unsigned char>(text[i]);
-        const std::size_t length = lead < 0x80       ? 1
-                                   : lead >> 5 == 6  ? 2
-                                   : lead >> 4 == 14 ? 3
-                                   : lead >> 3 == 30 ? 4
-                                                     : 0;
-        bool good = length > 0 && i + length <= text.size();
-        char32_t c = length == 1 ? lead : lead & (0xffU >> (length + 1));
-        for (std::size_t k = 1; good && k < length; ++k) {
-            const auto next = static_cast<unsigned char>(text[i + k]);
-            good = next >> 6 == 2;
-            c = c << 6 | (next & 0x3fU);
-        }
-        if (!good)
+        const std::size_t length = utf8_length(text.substr(i, 4));
+        if (length == 0)
             throw FormatError(
                 fmt::format("{}: byte {} is not UTF-8; text:{} reads it as bytes.", file, i, file));
-        out.push_back(c);
+        out.push_back(code_point(text.substr(i, length)));
         i += length;
     }
     return out;

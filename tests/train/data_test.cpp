@@ -77,6 +77,14 @@ TEST(Data, CharactersAreCodePoints) {
     write_file(folder / "broken", "ab\xff");
     EXPECT_THAT(error_of([&] { opened("chars:" + folder / "broken"); }),
                 HasSubstr("byte 2 is not UTF-8"));
+    // Overlong forms of '/' and U+20AC, a surrogate, more than U+10FFFF, a sequence cut off.
+    for (const char* bytes : {"ab\xc0\xaf", "ab\xf0\x82\x82\xac", "ab\xed\xa0\x80",
+                              "ab\xf4\x90\x80\x80", "ab\xe2\x82"}) {
+        write_file(folder / "broken", bytes);
+        EXPECT_THAT(error_of([&] { opened("chars:" + folder / "broken"); }),
+                    HasSubstr("byte 2 is not UTF-8"))
+            << bytes;
+    }
 }
 
 /// The padding id of RoBERTa and TransNormer has no position and begins as a row of zeros.
