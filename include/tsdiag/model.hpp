@@ -272,8 +272,7 @@ class Model {
 
   private:
     /// Emits the states of class attention and of the final norm.
-    void behind_layers(const Tensor& x, Observer& observer, Index first,
-                       bool allow_nonfinite) const;
+    void after_layers(const Tensor& x, Observer& observer, Index first, bool allow_nonfinite) const;
 
     ModelSpec spec_;
     std::shared_ptr<const Weights> weights_;

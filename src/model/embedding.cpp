@@ -389,7 +389,7 @@ void split_memory(Batch& batch, Index memory, bool masked) {
 
 }  // namespace
 
-Index alike(std::span<const Input> inputs, Index most) {
+Index batchable(std::span<const Input> inputs, Index most) {
     const auto shape = [](const Tensor& x) { return x.defined() ? x.shape() : Shape{}; };
     const Input& first = inputs.front();
     const auto other = std::ranges::find_if(inputs, [&](const Input& input) {

@@ -17,7 +17,7 @@ struct Batch {
 };
 
 /// How many of the first of `inputs`, at most `most`, can form a batch.
-Index alike(std::span<const Input> inputs, Index most);
+Index batchable(std::span<const Input> inputs, Index most);
 /// Layer 0's `in` for `inputs` of equal length and mask.  Throws `UsageError` for an input that
 /// does not fit the model.
 Batch embed(const ModelSpec& spec, const Weights& weights, std::span<const Input> inputs,

@@ -63,7 +63,7 @@ std::unique_ptr<AttentionOperator> detach(AttentionTape& tape, const BlockSpec& 
 }
 
 /// State of one sample in the reverse sweep.
-struct Way {
+struct SweepState {
     Batch sample;                           ///< of one sample, in front of the current layer
     std::vector<Batch> inputs;              ///< of each layer
     Tensor end;                             ///< of the last layer
@@ -85,28 +85,28 @@ class Sweep {
           last_(settings.last_layer < 0 ? layers_ - 1 : settings.last_layer) {}
 
     void run(std::span<const Input> inputs, std::span<const Loss> losses, Index first) {
-        std::vector<Way> ways(inputs.size());
-        for (std::size_t s = 0; s < ways.size(); ++s)
-            ways[s].sample = embedded(weights_, inputs[s]);
+        std::vector<SweepState> states(inputs.size());
+        for (std::size_t s = 0; s < states.size(); ++s)
+            states[s].sample = embedded(weights_, inputs[s]);
         weights_.release();
         LayerFeed feed(weights_, spec_, backend_);
-        for (Index l = 0; l < layers_; ++l) forward(l, feed.take(l, l + 1), ways);
+        for (Index l = 0; l < layers_; ++l) forward(l, feed.take(l, l + 1), states);
         for (Index l = layers_ - 1; l >= 0; --l) {
             const BlockSpec& block = spec_.blocks[std::size_t(l)];
             const TrackedWeights tracked(weights_), ends(weights_);
             const LayerWeights weights = load_layer(tracked, spec_, l);
-            for (std::size_t s = 0; s < ways.size(); ++s) {
-                if (heard(l)) observer_.begin_sample(first + Index(s));
-                if (l == layers_ - 1) begin(ends, losses[s], ways[s]);
+            for (std::size_t s = 0; s < states.size(); ++s) {
+                if (observed(l)) observer_.begin_sample(first + Index(s));
+                if (l == layers_ - 1) begin(ends, losses[s], states[s]);
                 LayerRun run{.layer = l, .block = block, .weights = weights};
                 run.memory = settings_.memory;
                 run.allow_nonfinite = settings_.allow_nonfinite;
-                back(run, tracked, ways[s]);
-                if (l == 0) finish(inputs[s], ways[s]);
-                if (heard(l)) observer_.end_sample(first + Index(s));
+                back(run, tracked, states[s]);
+                if (l == 0) finish(inputs[s], states[s]);
+                if (observed(l)) observer_.end_sample(first + Index(s));
             }
             weights_.release();
-            if (told(l)) observer_.end_layer(l);
+            if (selected(l)) observer_.end_layer(l);
             if (settings_.progress) settings_.progress(layers_ - l, layers_);
         }
     }
@@ -114,81 +114,84 @@ class Sweep {
   private:
     /// Whether the observer receives events at `layer`.  The loss and gradients of no layer are
     /// always emitted.
-    bool heard(Index layer) const { return told(layer) || layer == 0 || layer == layers_ - 1; }
-    bool told(Index layer) const { return layer >= settings_.first_layer && layer <= last_; }
+    bool observed(Index layer) const {
+        return selected(layer) || layer == 0 || layer == layers_ - 1;
+    }
+    bool selected(Index layer) const { return layer >= settings_.first_layer && layer <= last_; }
 
     Batch embedded(const Weights& weights, const Input& input) const {
         return embed(spec_, weights, std::span(&input, 1), backend_, type_,
                      settings_.allow_nonfinite);
     }
 
-    void forward(Index l, const LayerWeights& weights, std::vector<Way>& ways) const {
+    void forward(Index l, const LayerWeights& weights, std::vector<SweepState>& states) const {
         LayerRun run{.layer = l, .block = spec_.blocks[std::size_t(l)], .weights = weights};
         run.memory = settings_.memory;
         run.allow_nonfinite = settings_.allow_nonfinite;
-        for (Way& way : ways) {
-            way.inputs.push_back(way.sample);
-            Tensor memory = next_memory(run, way.sample);
-            Tensor y = apply_layer(run, way.sample);
-            way.sample = behind(run.block, std::move(way.sample), std::move(y), std::move(memory));
-            if (l + 1 == layers_) way.end = way.sample.x;
+        for (SweepState& state : states) {
+            state.inputs.push_back(state.sample);
+            Tensor memory = next_memory(run, state.sample);
+            Tensor y = apply_layer(run, state.sample);
+            state.sample =
+                after_layer(run.block, std::move(state.sample), std::move(y), std::move(memory));
+            if (l + 1 == layers_) state.end = state.sample.x;
         }
         weights_.release();
     }
 
-    void tell_state(Index layer, std::string_view stage, const Tensor& g) const {
-        if (told(layer)) observer_.on_gradient({layer, stage, "", g});
+    void emit_state(Index layer, std::string_view stage, const Tensor& g) const {
+        if (selected(layer)) observer_.on_gradient({layer, stage, "", g});
     }
 
     /// Emits the gradients of `used`, adding those in `pending`; parameters with further uses stay
     /// pending.
-    void tell_parameters(Index layer, const std::vector<TrackedWeights::Used>& used,
-                         std::span<const Tensor> gradients, Way& way,
+    void emit_parameters(Index layer, const std::vector<TrackedWeights::Used>& used,
+                         std::span<const Tensor> gradients, SweepState& state,
                          const std::function<bool(const std::string&)>& waits) const {
         for (std::size_t i = 0; i < used.size(); ++i) {
             const auto& [name, value, rows] = used[i];
             if (constant_in_sweep(name)) continue;
             Tensor g = gradients[i];
-            if (const auto more = way.pending.find(name); more != way.pending.end()) {
+            if (const auto more = state.pending.find(name); more != state.pending.end()) {
                 if (!rows.empty()) g = scatter_add_rows(g, rows, more->second.rows());
                 g = add(more->second, g);
-                way.pending.erase(more);
+                state.pending.erase(more);
             }
             if (waits(name))
-                way.pending[name] = g;
-            else if (layer < 0 || told(layer))
+                state.pending[name] = g;
+            else if (layer < 0 || selected(layer))
                 observer_.on_gradient(
                     {layer, "", layer < 0 ? name : name.substr(name.find('.', 6) + 1), g});
         }
     }
 
     /// The loss and everything after the layers.
-    void begin(const TrackedWeights& ends, const Loss& loss, Way& way) const {
-        const Tensor x = variable(way.end), y = last_state(spec_, ends, x);
+    void begin(const TrackedWeights& ends, const Loss& loss, SweepState& state) const {
+        const Tensor x = variable(state.end), y = last_state(spec_, ends, x);
         const Tensor value = loss_of(spec_, ends, y, std::span(&loss, 1));
         observer_.on_loss(value.item());
         std::vector<Tensor> wrt = {x, y};
         for (const TrackedWeights::Used& u : ends.used()) wrt.push_back(u.value);
         const std::vector<Tensor> found = grad(value, affine(value.detached(), 0, 1), wrt);
-        way.cotangent = found[0];
-        way.end = {};
-        if (spec_.final_norm) tell_state(layers_ - 1, "final_norm", found[1]);
-        tell_parameters(-1, ends.used(), std::span(found).subspan(2), way,
+        state.cotangent = found[0];
+        state.end = {};
+        if (spec_.final_norm) emit_state(layers_ - 1, "final_norm", found[1]);
+        emit_parameters(-1, ends.used(), std::span(found).subspan(2), state,
                         [&](const std::string& name) {
-                            return way.sample.embedded &&
+                            return state.sample.embedded &&
                                    (name == "embed.token" || name.starts_with("embed.cluster."));
                         });
     }
 
-    void back(const LayerRun& layer, const TrackedWeights& tracked, Way& way) const {
+    void back(const LayerRun& layer, const TrackedWeights& tracked, SweepState& state) const {
         Stages stages;
         AttentionTape tape;
         LayerRun run = layer;
         run.observer = &stages;
         run.tape = &tape;
-        Batch sample = std::move(way.inputs.back());
+        Batch sample = std::move(state.inputs.back());
         sample.x = variable(sample.x);
-        way.inputs.pop_back();
+        state.inputs.pop_back();
         const Tensor y = apply_layer(run, sample);
         std::vector<Tensor> wrt = {sample.x, tape.output};
         if (tape.normed.defined()) wrt.push_back(tape.normed);
@@ -196,19 +199,19 @@ class Sweep {
         for (const auto& [stage, x] : stages.all) wrt.push_back(x);
         const std::size_t parameters = wrt.size();
         for (const TrackedWeights::Used& u : tracked.used()) wrt.push_back(u.value);
-        const std::vector<Tensor> found = grad(y, way.cotangent, wrt);
+        const std::vector<Tensor> found = grad(y, state.cotangent, wrt);
 
-        way.cotangent = found[0];
+        state.cotangent = found[0];
         for (std::size_t i = 0; i < stages.all.size(); ++i)
-            tell_state(run.layer, stages.all[i].first, found[states + i]);
+            emit_state(run.layer, stages.all[i].first, found[states + i]);
         const std::string own = fmt::format("layer.{}.", run.layer);
-        tell_parameters(run.layer, tracked.used(), std::span(found).subspan(parameters), way,
+        emit_parameters(run.layer, tracked.used(), std::span(found).subspan(parameters), state,
                         [&own](const std::string& name) { return !name.starts_with(own); });
-        if (told(run.layer) && observer_.wants_attention_gradient(run.layer))
-            tell_attention(run, tape, found[1], tape.normed.defined() ? found[2] : Tensor());
+        if (selected(run.layer) && observer_.wants_attention_gradient(run.layer))
+            emit_attention(run, tape, found[1], tape.normed.defined() ? found[2] : Tensor());
     }
 
-    void tell_attention(const LayerRun& run, AttentionTape& tape, const Tensor& output,
+    void emit_attention(const LayerRun& run, AttentionTape& tape, const Tensor& output,
                         const Tensor& normed) const {
         const std::unique_ptr<AttentionOperator> op = detach(tape, run.block);
         observer_.on_attention_gradient(
@@ -224,16 +227,16 @@ class Sweep {
     }
 
     /// Everything before the layers.
-    void finish(const Input& input, Way& way) const {
-        if (!way.sample.embedded) return;
-        tell_state(0, "embed", way.cotangent);
+    void finish(const Input& input, SweepState& state) const {
+        if (!state.sample.embedded) return;
+        emit_state(0, "embed", state.cotangent);
         const TrackedWeights tracked(weights_);
         const Tensor x = embedded(tracked, input).x;
         std::vector<Tensor> wrt;
         for (const TrackedWeights::Used& u : tracked.used()) wrt.push_back(u.value);
-        tell_parameters(-1, tracked.used(), grad(x, way.cotangent, wrt), way,
+        emit_parameters(-1, tracked.used(), grad(x, state.cotangent, wrt), state,
                         [](const std::string&) { return false; });
-        for (const auto& [name, g] : way.pending) observer_.on_gradient({-1, "", name, g});
+        for (const auto& [name, g] : state.pending) observer_.on_gradient({-1, "", name, g});
     }
 
     const ModelSpec& spec_;

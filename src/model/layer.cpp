@@ -66,17 +66,17 @@ AttentionParts of_sample(const AttentionParts& all, Index sample, Index samples)
 }
 
 /// An attention of the layer: the only one, or of half of its heads.
-struct Side {
+struct HeadGroup {
     AttentionSpec spec;
     AttentionWeights weights;
 };
 
-std::vector<Side> sides_of(const AttentionSpec& a, const AttentionWeights& w) {
+std::vector<HeadGroup> head_groups(const AttentionSpec& a, const AttentionWeights& w) {
     if (!a.second) return {{a, w}};
-    std::vector<Side> out;
+    std::vector<HeadGroup> out;
     for (const Index half : {0, 1}) {
-        Side side{a, w};
-        AttentionSpec& spec = side.spec;
+        HeadGroup group{a, w};
+        AttentionSpec& spec = group.spec;
         spec.second.reset();
         spec.heads /= 2;
         spec.kv_heads /= 2;
@@ -86,12 +86,12 @@ std::vector<Side> sides_of(const AttentionSpec& a, const AttentionWeights& w) {
             spec.output_norm = a.second->output_norm;
             spec.qk_activation = a.second->qk_activation;
         }
-        for (Linear* map : {&side.weights.q, &side.weights.k, &side.weights.v}) {
+        for (Linear* map : {&group.weights.q, &group.weights.k, &group.weights.v}) {
             const Index rows = map->weight.rows() / 2;
             map->weight = map->weight.row_range(half * rows, rows);
             if (map->bias.defined()) map->bias = map->bias.col_range(half * rows, rows);
         }
-        out.push_back(std::move(side));
+        out.push_back(std::move(group));
     }
     return out;
 }
@@ -100,18 +100,18 @@ std::vector<Side> sides_of(const AttentionSpec& a, const AttentionWeights& w) {
 Tensor stacked(const std::vector<Tensor>& parts) {
     return parts.size() == 1 ? parts.front() : concat_batches(parts);
 }
-Projections stacked(const std::vector<AttentionParts>& sides) {
-    Projections out = sides.front().projections;
-    if (sides.size() == 1) return out;
-    const Projections& other = sides.back().projections;
+Projections stacked(const std::vector<AttentionParts>& groups) {
+    Projections out = groups.front().projections;
+    if (groups.size() == 1) return out;
+    const Projections& other = groups.back().projections;
     for (Tensor Projections::*part :
          {&Projections::q, &Projections::k, &Projections::q_raw, &Projections::k_raw})
         out.*part = concat_batches(std::vector{out.*part, other.*part});
     return out;
 }
-Tensor values_of(const std::vector<AttentionParts>& sides) {
+Tensor values_of(const std::vector<AttentionParts>& groups) {
     std::vector<Tensor> all;
-    for (const AttentionParts& side : sides) all.push_back(side.v);
+    for (const AttentionParts& group : groups) all.push_back(group.v);
     return stacked(all);
 }
 
@@ -126,15 +126,15 @@ Tensor means_so_far(const Tensor& x) {
 }
 
 /// One layer on one batch.
-class Pass {
+class LayerPass {
   public:
-    Pass(const LayerRun& run, const Batch& batch)
+    LayerPass(const LayerRun& run, const Batch& batch)
         : run_(run),
           b_(run.block),
           w_(run.weights),
           batch_(batch),
           samples_(batch.x.batch()),
-          sides_(sides_of(run.block.attention, run.weights.attention)) {}
+          groups_(head_groups(run.block.attention, run.weights.attention)) {}
 
     Tensor run() {
         const Tensor& x = batch_.x;
@@ -148,7 +148,7 @@ class Pass {
         }
         if (run_.observer) run_.observer->before_numbers_are_read();
         if (!run_.finite) own_finite_.require();
-        for (Told& told : told_) tell_attention(told);
+        for (PendingAttention& pending : pending_) emit_attention(pending);
         return y;
     }
 
@@ -167,7 +167,7 @@ class Pass {
     }
 
     /// An attention to be emitted when the layer is done.
-    struct Told {
+    struct PendingAttention {
         Index sample;
         std::unique_ptr<AttentionOperator> op;
         Projections projections;
@@ -336,10 +336,10 @@ class Pass {
     Tensor feed_forward(const Tensor& x) {
         if (b_.ffn.experts.count == 0) return apply_maps(b_.ffn, w_.ffn, x);
         finite().require();  // before experts are chosen on the host
-        const bool tell = run_.observer != nullptr;
+        const bool emits = run_.observer != nullptr;
         return mixture(
             b_.ffn, w_.ffn, x, [&](Index sample, const Tensor& p, const Choices& chosen) {
-                if (!tell) return;
+                if (!emits) return;
                 if (samples_ > 1) run_.observer->begin_sample(run_.first + sample);
                 run_.observer->on_routing({run_.layer, p, chosen, b_.ffn.experts.chosen});
             });
@@ -367,10 +367,10 @@ class Pass {
         Tensor memory = batch_.memory;
         if (memory.defined() && b_.placement != NormPlacement::post)
             memory = norm(memory, w_.norm1);
-        std::vector<AttentionParts> sides;
-        for (const Side& side : sides_) {
-            sides.push_back(attention_parts(side.spec, side.weights, batch_, x, memory));
-            AttentionInput& input = sides.back().input;
+        std::vector<AttentionParts> groups;
+        for (const HeadGroup& group : groups_) {
+            groups.push_back(attention_parts(group.spec, group.weights, batch_, x, memory));
+            AttentionInput& input = groups.back().input;
             if (!windows.ends.empty()) {
                 input.windows = {windows.ends, b_.attention.windows.side, windows.place,
                                  w_.attention.own("relative")};
@@ -381,56 +381,56 @@ class Pass {
                             .fork(std::uint64_t(b_.shares < 0 ? run_.layer : b_.shares));
         }
         // On the CPU samples are bitwise independent, unless a derivative is taken.
-        const Tensor& v = sides.front().v;
+        const Tensor& v = groups.front().v;
         const bool together =
             !run_.observer && (x.tracked() || v.tracked() || !x.backend().host_memory());
         std::vector<Tensor> outputs;
-        if (run_.observer && observed_together(sides))
-            outputs.push_back(all_at_once(sides.front(), residual));
+        if (run_.observer && observed_together(groups))
+            outputs.push_back(all_at_once(groups.front(), residual));
         else if (!together)
-            outputs = one_by_one(sides, residual);
-        for (std::size_t i = 0; together && i < sides.size(); ++i)
-            outputs.push_back(applied({sides[i]}, i, nullptr));
-        if (run_.tape) outputs = recorded(sides, outputs);
+            outputs = one_by_one(groups, residual);
+        for (std::size_t i = 0; together && i < groups.size(); ++i)
+            outputs.push_back(applied({groups[i]}, i, nullptr));
+        if (run_.tape) outputs = recorded(groups, outputs);
         std::vector<Tensor> branches;
-        for (std::size_t i = 0; i < sides.size(); ++i)
+        for (std::size_t i = 0; i < groups.size(); ++i)
             branches.push_back(output_norm(
-                sides_[i].spec,
+                groups_[i].spec,
                 merge_heads(b_.attention.channels ? transpose(outputs[i]) : outputs[i], samples_)));
         Tensor branch = branches.size() == 1 ? branches.front() : concat_cols(branches);
-        if (run_.tape && sides.size() == 1 && b_.attention.output_norm != OutputNorm::none)
+        if (run_.tape && groups.size() == 1 && b_.attention.output_norm != OutputNorm::none)
             run_.tape->normed = branch;
-        if (const Tensor& gate = sides.front().gate; gate.defined())
+        if (const Tensor& gate = groups.front().gate; gate.defined())
             branch = multiply(branch, gate);
         return branch;
     }
 
     /// Fills the tape, of one sample, and returns the outputs as parts of its O.
-    std::vector<Tensor> recorded(const std::vector<AttentionParts>& sides,
+    std::vector<Tensor> recorded(const std::vector<AttentionParts>& groups,
                                  const std::vector<Tensor>& outputs) {
         AttentionTape& tape = *run_.tape;
-        for (const AttentionParts& side : sides) tape.inputs.push_back(side.input);
-        tape.v = values_of(sides);
-        tape.projections = stacked(sides);
+        for (const AttentionParts& group : groups) tape.inputs.push_back(group.input);
+        tape.v = values_of(groups);
+        tape.projections = stacked(groups);
         tape.output = stacked(outputs);
         return split(tape.output);
     }
 
-    /// The heads of each side.
+    /// The heads of each group.
     std::vector<Tensor> split(const Tensor& heads) const {
-        if (sides_.size() == 1) return {heads};
+        if (groups_.size() == 1) return {heads};
         const Index half = heads.batch() / 2;
         return {heads.batch_range(0, half), heads.batch_range(half, half)};
     }
 
     /// Whether the samples may share an operator that is observed: on a device, where what is
     /// known of P, and whether it is defined, is the same for all samples.
-    bool observed_together(const std::vector<AttentionParts>& sides) const {
-        const AttentionFacts& facts = attention(sides_.front().spec.variant).facts;
-        const Tensor& q = sides.front().input.q;
+    bool observed_together(const std::vector<AttentionParts>& groups) const {
+        const AttentionFacts& facts = attention(groups_.front().spec.variant).facts;
+        const Tensor& q = groups.front().input.q;
         const double bytes = double(q.batch()) * double(q.rows()) *
-                             double(sides.front().input.k.rows()) * double(bytes_of(q.type()));
-        return !q.backend().host_memory() && samples_ > 1 && sides.size() == 1 &&
+                             double(groups.front().input.k.rows()) * double(bytes_of(q.type()));
+        return !q.backend().host_memory() && samples_ > 1 && groups.size() == 1 &&
                !run_.allow_nonfinite && !run_.team && facts.row_stochastic != Holds::sometimes &&
                facts.factors == Holds::never &&
                (!run_.observer->wants_attention(run_.layer) ||
@@ -439,49 +439,49 @@ class Pass {
 
     /// P V of all samples by one operator, of which each sample's part is emitted.
     Tensor all_at_once(const AttentionParts& all, const Tensor& residual) {
-        const bool tell = run_.observer->wants_attention(run_.layer);
+        const bool emits = run_.observer->wants_attention(run_.layer);
         std::unique_ptr<AttentionOperator> op;
-        Tensor output = applied({all}, 0, tell ? &op : nullptr, samples_);
-        if (!tell) return output;
+        Tensor output = applied({all}, 0, emits ? &op : nullptr, samples_);
+        if (!emits) return output;
         std::vector<std::unique_ptr<AttentionOperator>> own =
             of_each_sample(std::move(op), samples_);
         for (Index s = 0; s < samples_; ++s) {
             AttentionParts one = of_sample(all, s, samples_);
-            told_.push_back({s, std::move(own[std::size_t(s)]), std::move(one.projections),
-                             std::move(one.x), of_sample(residual, s, samples_)});
+            pending_.push_back({s, std::move(own[std::size_t(s)]), std::move(one.projections),
+                                std::move(one.x), of_sample(residual, s, samples_)});
         }
         return output;
     }
 
-    /// P V of all samples, each with its own operator, for each side.
+    /// P V of all samples, each with its own operator, for each group.
     std::vector<Tensor> one_by_one(const std::vector<AttentionParts>& all, const Tensor& residual) {
-        auto outputs = std::vector<std::vector<Tensor>>(sides_.size());
+        auto outputs = std::vector<std::vector<Tensor>>(groups_.size());
         for (Index s = 0; s < samples_; ++s) {
             if (run_.observer && samples_ > 1) run_.observer->begin_sample(run_.first + s);
-            const bool tell = run_.observer && run_.observer->wants_attention(run_.layer);
+            const bool emits = run_.observer && run_.observer->wants_attention(run_.layer);
             std::vector<AttentionParts> one;
-            for (const AttentionParts& side : all) one.push_back(of_sample(side, s, samples_));
+            for (const AttentionParts& group : all) one.push_back(of_sample(group, s, samples_));
             std::unique_ptr<AttentionOperator> op;
-            const std::vector<Tensor> found = split(applied(one, 0, tell ? &op : nullptr));
+            const std::vector<Tensor> found = split(applied(one, 0, emits ? &op : nullptr));
             for (std::size_t i = 0; i < found.size(); ++i) outputs[i].push_back(found[i]);
-            if (tell)
-                told_.push_back({s, std::move(op), stacked(one), std::move(one.front().x),
-                                 of_sample(residual, s, samples_)});
+            if (emits)
+                pending_.push_back({s, std::move(op), stacked(one), std::move(one.front().x),
+                                    of_sample(residual, s, samples_)});
         }
         std::vector<Tensor> out;
-        for (const std::vector<Tensor>& side : outputs) out.push_back(concat_batches(side));
+        for (const std::vector<Tensor>& group : outputs) out.push_back(concat_batches(group));
         return out;
     }
 
-    /// P V of these sides, the first of which is side `first`, heads of all samples of `sides` at
-    /// once; `kept`: receives the operator, with P; `observed`: samples whose rows are emitted.
-    Tensor applied(const std::vector<AttentionParts>& sides, std::size_t first,
+    /// P V of these groups, the first of which is group `first`, heads of all samples of `groups`
+    /// at once; `kept`: receives the operator, with P; `observed`: samples whose rows are emitted.
+    Tensor applied(const std::vector<AttentionParts>& groups, std::size_t first,
                    std::unique_ptr<AttentionOperator>* kept, Index observed = 1) const {
         const auto made = [&](std::size_t i) {
-            return attention(sides_[first + i].spec.variant).make(sides[i].input);
+            return attention(groups_[first + i].spec.variant).make(groups[i].input);
         };
         std::unique_ptr<AttentionOperator> op =
-            sides.size() == 1 ? made(0) : side_by_side(made(0), made(1));
+            groups.size() == 1 ? made(0) : side_by_side(made(0), made(1));
         const double count = double(observed);
         const bool keep = kept && op->bytes() <= count * map_memory();
         op->keep_rows(keep);
@@ -498,7 +498,7 @@ class Pass {
                     run_.observer->on_rows_of_samples(run_.first, observed, run_.layer, block);
             };
         // A derivative needs the whole P anyway.
-        const Tensor v = values_of(sides);
+        const Tensor v = values_of(groups);
         const Index block = v.tracked() ? v.rows() : op->rows_at_once(rest);
         op->share(visit && run_.observer->wants_entries(run_.layer) ? nullptr : run_.team);
         Tensor output = op->apply(v, block, visit);
@@ -540,23 +540,24 @@ class Pass {
         if (b_.attention.latent.rank > 0) return "V is of a normalised latent state";
         if (norms_of_branches() || b_.branch_norms) return "the attention branch is normalised";
         const bool norm = std::ranges::any_of(
-            sides_, [](const Side& s) { return s.spec.output_norm != OutputNorm::none; });
+            groups_, [](const HeadGroup& s) { return s.spec.output_norm != OutputNorm::none; });
         return norm ? "P V is normalised" : nullptr;
     }
 
-    void tell_attention(Told& told) {
-        if (samples_ > 1) run_.observer->begin_sample(run_.first + told.sample);
-        run_.observer->on_attention({.layer = run_.layer,
-                                     .op = *told.op,
-                                     .input = told.input,
-                                     .residual = told.residual,
-                                     .projections = has_projections() ? &told.projections : nullptr,
-                                     .a2 = run_.a2,
-                                     .memory = map_memory(),
-                                     .pre_norm = b_.placement != NormPlacement::post,
-                                     .why_no_estimate = why_no_estimate(),
-                                     .channels = b_.attention.channels});
-        told = {};
+    void emit_attention(PendingAttention& pending) {
+        if (samples_ > 1) run_.observer->begin_sample(run_.first + pending.sample);
+        run_.observer->on_attention(
+            {.layer = run_.layer,
+             .op = *pending.op,
+             .input = pending.input,
+             .residual = pending.residual,
+             .projections = has_projections() ? &pending.projections : nullptr,
+             .a2 = run_.a2,
+             .memory = map_memory(),
+             .pre_norm = b_.placement != NormPlacement::post,
+             .why_no_estimate = why_no_estimate(),
+             .channels = b_.attention.channels});
+        pending = {};
     }
 
     const LayerRun& run_;
@@ -564,15 +565,15 @@ class Pass {
     const LayerWeights& w_;
     const Batch& batch_;
     Index samples_;
-    std::vector<Side> sides_;
+    std::vector<HeadGroup> groups_;
     std::string_view last_;
-    std::vector<Told> told_;
+    std::vector<PendingAttention> pending_;
     FiniteStates own_finite_;
 };
 
 }  // namespace
 
-Tensor apply_layer(const LayerRun& run, const Batch& batch) { return Pass(run, batch).run(); }
+Tensor apply_layer(const LayerRun& run, const Batch& batch) { return LayerPass(run, batch).run(); }
 
 Tensor next_memory(const LayerRun& run, const Batch& batch) {
     if (!batch.memory.defined()) return {};
@@ -586,7 +587,7 @@ Tensor next_memory(const LayerRun& run, const Batch& batch) {
     return apply_layer(silent, before).detached();
 }
 
-Batch behind(const BlockSpec& block, Batch batch, Tensor y, Tensor memory) {
+Batch after_layer(const BlockSpec& block, Batch batch, Tensor y, Tensor memory) {
     batch.x = std::move(y);
     batch.memory = std::move(memory);
     if (block.merge.width == 0) return batch;

@@ -97,6 +97,6 @@ Tensor apply_layer(const LayerRun& run, const Batch& batch);
 /// Empty where `batch` has none.  Emits nothing.
 Tensor next_memory(const LayerRun& run, const Batch& batch);
 /// `batch` with the output `y` and the memory of the layer that it went through.
-Batch behind(const BlockSpec& block, Batch batch, Tensor y, Tensor memory);
+Batch after_layer(const BlockSpec& block, Batch batch, Tensor y, Tensor memory);
 
 }  // namespace tsdiag::model

@@ -18,9 +18,9 @@ Tensor total(const Tensor& x) {
 }
 
 void count(const Tensor& logits, std::span<const Index> targets, Hits& hits) {
-    const std::vector<double> behind =
+    const std::vector<double> margins =
         subtract(pick(logits, targets), row_max(logits)).to_host<double>();
-    for (const double b : behind) hits.push_back(b == 0);
+    for (const double m : margins) hits.push_back(m == 0);
 }
 
 /// Sum over the samples of the mean over their rows of log sum_j exp(a_ij) - a_(i, targets[i]);

@@ -65,7 +65,7 @@ void Model::run(std::span<const Input> inputs, Observer& observer,
     std::vector<Part> parts;
     for (Index at = 0, count = 0; at < std::ssize(inputs); at += count) {
         const auto rest = inputs.subspan(std::size_t(at));
-        count = model::alike(rest, settings.batch);
+        count = model::batchable(rest, settings.batch);
         parts.push_back({model::embed(spec_, *weights_, rest.first(std::size_t(count)), *backend_,
                                       type_, settings.allow_nonfinite),
                          at});
@@ -74,52 +74,54 @@ void Model::run(std::span<const Input> inputs, Observer& observer,
     weights_->release();
     model::LayerFeed feed(*weights_, spec_, *backend_);
     for (Index l = 0; l <= last; ++l) {
-        const bool told = l >= first;
+        const bool selected = l >= first;
         const BlockSpec& block = spec_.blocks[std::size_t(l)];
         {
             const model::LayerWeights weights = feed.take(l, l < last ? l + 1 : -1);
             model::LayerRun run{.layer = l, .block = block, .weights = weights};
-            run.observer = told ? &observer : nullptr;
-            if (told && observer.wants_attention(l)) run.a2 = model::branch_gain(block, weights);
+            run.observer = selected ? &observer : nullptr;
+            if (selected && observer.wants_attention(l))
+                run.a2 = model::branch_gain(block, weights);
             run.memory = settings.memory;
             run.team = settings.team;
             run.allow_nonfinite = settings.allow_nonfinite;
             for (auto& [batch, first_sample] : parts) {
                 const Index count = batch.x.batch();
                 run.first = first_sample;
-                if (told) observer.begin_sample(first_sample);
-                if (told && l == 0 && batch.embedded)
+                if (selected) observer.begin_sample(first_sample);
+                if (selected && l == 0 && batch.embedded)
                     observer.on_states(first_sample, {0, "embed", "", batch.x});
                 Tensor memory = l < last ? model::next_memory(run, batch) : Tensor();
                 Tensor y = model::apply_layer(run, batch);
-                batch = model::behind(block, std::move(batch), std::move(y), std::move(memory));
-                if (!told) continue;
+                batch =
+                    model::after_layer(block, std::move(batch), std::move(y), std::move(memory));
+                if (!selected) continue;
                 if (l + 1 == layers)
-                    behind_layers(batch.x, observer, first_sample, settings.allow_nonfinite);
+                    after_layers(batch.x, observer, first_sample, settings.allow_nonfinite);
                 for (Index s = 0; s < count; ++s) observer.end_sample(first_sample + s);
             }
         }
         weights_->release();
-        if (told) observer.end_layer(l);
+        if (selected) observer.end_layer(l);
         if (settings.progress) settings.progress(l + 1, last + 1);
     }
 }
 
-void Model::behind_layers(const Tensor& x, Observer& observer, Index first,
-                          bool allow_nonfinite) const {
+void Model::after_layers(const Tensor& x, Observer& observer, Index first,
+                         bool allow_nonfinite) const {
     const auto layer = Index(spec_.blocks.size()) - 1;
-    const auto tell = [&](std::string_view stage, const Tensor& y) {
+    const auto emit = [&](std::string_view stage, const Tensor& y) {
         model::require_finite(y, layer, stage, allow_nonfinite);
         observer.on_states(first, {layer, stage, "", y});
     };
     Tensor y = x;
     if (spec_.class_attention.layers > 0) {
         y = model::class_attention(spec_, *weights_, x);
-        tell("class", y);
+        emit("class", y);
     }
     if (!spec_.final_norm) return;
     const double eps = spec_.blocks.back().norm.eps;
-    tell("final_norm",
+    emit("final_norm",
          model::normed(spec_.last_norm(), y, model::load_norm(*weights_, "final_norm"), eps));
 }
 

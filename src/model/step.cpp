@@ -93,7 +93,7 @@ StepResult Model::step(std::span<const Input> inputs, std::span<const Loss> loss
     model::Hits hits;
     for (std::size_t at = 0, count = 0; at < inputs.size(); at += count) {
         const auto rest = inputs.subspan(at);
-        count = std::size_t(model::alike(rest, std::ssize(rest)));
+        count = std::size_t(model::batchable(rest, std::ssize(rest)));
         const auto rngs = std::span(settings.rngs).subspan(drops ? at : 0, drops ? count : 0);
         const auto dropped = [&](const Tensor& x, const std::function<Rng(const Rng&)>& place) {
             return drops ? drop(x, settings.dropout, rngs, place) : x;
@@ -119,7 +119,8 @@ StepResult Model::step(std::span<const Input> inputs, std::span<const Loss> loss
                                             batch);
             }
             Tensor y = model::apply_layer(run, batch);
-            batch = model::behind(run.block, std::move(batch), std::move(y), std::move(memory));
+            batch =
+                model::after_layer(run.block, std::move(batch), std::move(y), std::move(memory));
         }
         const Tensor y = model::last_state(spec_, weights, batch.x);
         if (pairs) {
