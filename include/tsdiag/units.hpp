@@ -142,7 +142,7 @@ class UnitStore {
 
     /// The units are for this process alone: where they cannot be written, as on a full disk, none
     /// is kept, nor of a run that fails before it has written any, in less than a second.
-    void make_dispensable() { dispensable_ = true; }
+    void set_best_effort() { best_effort_ = true; }
     /// Reads the finished units; returns their number.  Throws `Error` naming both hosts where two
     /// processes have different records of one unit.
     Index read();
@@ -180,7 +180,7 @@ class UnitStore {
     using Clock = std::chrono::steady_clock;
     void read_file(const std::filesystem::path& file);
     void write_where_due();
-    void unless_dispensed(const std::function<void()>& write);
+    void unless_given_up(const std::function<void()>& write);
     void write_pending();
     void write_worker(std::string_view state);
     void make_folder();
@@ -204,7 +204,7 @@ class UnitStore {
     double busy_ = 0;
     std::map<Index, Index> stages_;
     Clock::time_point start_, written_;
-    bool made_ = false, dispensable_ = false, dispensed_ = false;
+    bool made_ = false, best_effort_ = false, gave_up_ = false;
 };
 
 /// Units of a job that other processes have not finished.

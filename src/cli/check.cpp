@@ -202,13 +202,13 @@ int run_command(const CheckCommand& command) {
     const std::string folder = command.out.empty() ? "check" : command.out;
     if (command.out.empty() && command.split.parts > 0)
         throw UsageError("--part: needs --out DIR, where the parts meet.");
-    const bool several = share().ranks || share().after_all;
+    const bool several = participation().ranks || participation().after_all;
     std::optional<SplitJob> job;
     if (!command.out.empty() || several)
         job.emplace(command.split, folder, settings_of(chosen, command.settings), "cpu");
-    const bool hollow = job && job->hollow();
+    const bool computes_units_only = job && job->computes_units_only();
     std::optional<OutputFolder> directory;
-    if (!command.out.empty() && !hollow)
+    if (!command.out.empty() && !computes_units_only)
         directory.emplace(command.out, OutputPlan{.writes = {"claims.csv", "claims.json",
                                                              "report.html", "figures/*"},
                                                   .force = command.force});
@@ -216,7 +216,7 @@ int run_command(const CheckCommand& command) {
     ProgressBar bar(command.quiet, false);
     const Index count = std::ssize(chosen);
     if (job) job->units().begin(count);
-    if (hollow) {
+    if (computes_units_only) {
         for (Index i; (i = job->units().next()) >= 0;) {
             bar.update({.phase = "check", .fraction = double(i) / double(count)});
             examined_unit(chosen, command.settings, &*job, i);

@@ -124,14 +124,14 @@ Json make(const FigureCommand& command, const ExperimentEntry& entry, Experiment
           bool alone) {
     const std::string result_folder = (fs::path(command.out) / entry.name).string();
     SplitJob job(command.split, result_folder, settings_of(entry, options), options.device);
-    if (entry.timed && job.hollow()) {
+    if (entry.timed && job.computes_units_only()) {
         if (!command.quiet)
             say(fmt::format("tsdiag: {} measures this machine and is not split.", entry.name));
         job.finish(result_folder, true);
         return head_json(entry);
     }
     if (!entry.timed) options.units = &job.units();
-    if (job.hollow()) return compute_units(command, entry, options, job);
+    if (job.computes_units_only()) return compute_units(command, entry, options, job);
     OutputFolder directory = directory_of(command, entry);
     ProgressBar bar(command.quiet, command.verbose);
     options.progress = [&bar](const Progress& progress) { bar.update(progress); };

@@ -76,7 +76,7 @@ int run_command(const MergeCommand& command) {
                                           command.directory, words.front()));
         set_out(one, result);
         command_line().assign(argv.begin(), argv.end());  // of run.json
-        share().merges = true;
+        participation().merges = true;
         try {
             code = std::max(code, run_command_of(one));
         } catch (const MissingUnits& error) {

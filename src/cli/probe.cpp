@@ -91,7 +91,7 @@ int run_command(const ProbeCommand& command) {
     if (makes_result(command.split)) directory.emplace(out, result_plan(command.force));
     // One process makes a single pass over its samples, parts of which would read the weights anew:
     // it keeps the layers of one sample, and the units that others have begun.
-    if (job.hollow() || job.begun() || options.trials > 1 || !command.profile)
+    if (job.computes_units_only() || job.begun() || options.trials > 1 || !command.profile)
         options.units = &job.units();
     if (options.trials == 1) job.share_units();
     ProgressBar bar(command.quiet, command.verbose);
@@ -100,7 +100,7 @@ int run_command(const ProbeCommand& command) {
     if (command.profile) options.profile = &profile.emplace();
     RunResult result = run(options);
     bar.clear();
-    if (job.hollow()) {
+    if (job.computes_units_only()) {
         job.finish(out, command.quiet);
         return 0;
     }

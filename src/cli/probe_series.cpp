@@ -97,7 +97,7 @@ int run_series(const ProbeCommand& command, const std::string& out) {
     std::vector<std::optional<SeriesPart>> finished;
     for (std::size_t i = 0; i < digests.size(); ++i)
         finished.push_back(finished_part(place_of(series.members[i]), digests[i]));
-    if (job.hollow() && !makes_result(command.split))
+    if (job.computes_units_only() && !makes_result(command.split))
         return compute_units(command, series, finished, job, out);
 
     OutputFolder directory(out, result_plan(command.force));
@@ -105,7 +105,7 @@ int run_series(const ProbeCommand& command, const std::string& out) {
     for (std::size_t i = 0; i < digests.size(); ++i)
         if (!finished[i])
             OutputFolder(place_of(series.members[i]), part_plan());  // refuse it early
-    if (job.hollow()) return compute_units(command, series, finished, job, out);
+    if (job.computes_units_only()) return compute_units(command, series, finished, job, out);
 
     ProgressBar bar(command.quiet, command.verbose);
     std::vector<SeriesPart> done;

@@ -43,8 +43,8 @@ bool has_part(const Command& command) {
 /// The ranks of a machine share its cores, unless the launcher has bound each to its own.
 void share_cores(const Ranks& ranks) {
     if (std::getenv("OMP_NUM_THREADS")) return;
-    const Index cores = sysconf(_SC_NPROCESSORS_ONLN), share = cores / ranks.local_size();
-    use_threads(std::clamp<Index>(share, 1, omp_get_max_threads()));
+    const Index cores = sysconf(_SC_NPROCESSORS_ONLN), participation = cores / ranks.local_size();
+    use_threads(std::clamp<Index>(participation, 1, omp_get_max_threads()));
 }
 
 /// One device a rank, where the machine has several.
@@ -89,9 +89,9 @@ Failure compute(const Ranks& ranks, const Launcher& launcher, const Command& com
                 fmt::format("--part: {} has started {} ranks, which share the units by "
                             "themselves; leave it out.",
                             launcher.name, launcher.size));
-        share().ranks = &ranks;
+        participation().ranks = &ranks;
         run_command_of(command);
-        hear_all(ranks, "");
+        all_gather(ranks, "");
         return {};
     } catch (const RankFailed& other) {
         return first_failure(other.texts);
@@ -105,8 +105,8 @@ Failure compute(const Ranks& ranks, const Launcher& launcher, const Command& com
 
 /// The result, by the first rank, of the units that are kept.
 Failure conclude(const Command& command, int& code) {
-    share().ranks = nullptr;
-    share().after_all = true;
+    participation().ranks = nullptr;
+    participation().after_all = true;
     try {
         code = run_command_of(command);
         return {};
@@ -121,7 +121,7 @@ int run_command_of(const Command& command) {
     return std::visit([](const auto& chosen) { return run_command(chosen); }, command);
 }
 
-std::vector<std::string> hear_all(const Ranks& ranks, const std::string& text) {
+std::vector<std::string> all_gather(const Ranks& ranks, const std::string& text) {
     std::vector<std::string> texts = ranks.gather(std::string(going_word) + text);
     for (std::string& one : texts) {
         if (one.starts_with(failed_word)) throw RankFailed{texts};
@@ -131,7 +131,7 @@ std::vector<std::string> hear_all(const Ranks& ranks, const std::string& text) {
 }
 
 void require_equal(const Ranks& ranks, const std::string& what, const std::string& text) {
-    const std::vector<std::string> all = hear_all(ranks, text);
+    const std::vector<std::string> all = all_gather(ranks, text);
     for (std::size_t r = 1; r < all.size(); ++r)
         if (all[r] != all[0])
             throw UsageError(fmt::format("ranks 0 and {} have different {}: '{}' and '{}'.", r,

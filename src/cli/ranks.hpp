@@ -16,7 +16,7 @@ int run_ranks(const Launcher& launcher, const Command& command);
 
 /// What the ranks say at one point of a command; collective.  Throws `RankFailed` where one of them
 /// has failed before it.
-std::vector<std::string> hear_all(const Ranks& ranks, const std::string& text);
+std::vector<std::string> all_gather(const Ranks& ranks, const std::string& text);
 
 /// The ranks as a team: what one of them fails with ends the calls of the others.
 class RankTeam final : public Team {
@@ -25,10 +25,10 @@ class RankTeam final : public Team {
     int size() const override { return ranks_.size(); }
     int rank() const override { return ranks_.rank(); }
     std::vector<std::string> gather(const std::string& own) const override {
-        return hear_all(ranks_, own);
+        return all_gather(ranks_, own);
     }
     std::vector<std::string> exchange(const std::vector<std::string>& parts) const override {
-        hear_all(ranks_, "");
+        all_gather(ranks_, "");
         return ranks_.exchange(parts);
     }
 

@@ -17,8 +17,8 @@
 
 namespace tsdiag::cli {
 
-Share& share() {
-    static Share one;
+Participation& participation() {
+    static Participation one;
     return one;
 }
 
@@ -63,7 +63,7 @@ std::string named_digest(const std::string& argument,
 }
 
 /// More than there are units says that the ranks shared nothing.
-std::string computed_by(const Share::Computed& computed) {
+std::string computed_by(const Participation::Computed& computed) {
     const std::vector<Index>& ranks = computed.by_rank;
     const auto [least, most] = std::ranges::minmax(ranks);
     const Index sum = std::reduce(ranks.begin(), ranks.end());
@@ -82,7 +82,7 @@ std::string data_digest(const std::string& argument) {
 }
 
 bool makes_result(const SplitOptions& options) {
-    return options.parts == 0 && (!share().ranks || share().ranks->rank() == 0);
+    return options.parts == 0 && (!participation().ranks || participation().ranks->rank() == 0);
 }
 
 SplitJob::SplitJob(const SplitOptions& options, const std::string& result,
@@ -91,28 +91,28 @@ SplitJob::SplitJob(const SplitOptions& options, const std::string& result,
     const std::string numerics = options.mixed ? "mixed" : numerics_of(device);
     store_ = std::make_unique<UnitStore>(
         result, JobTitle{unsplit_words(), commit() + "\n" + settings, numerics});
-    first_counter_ = share().counters;
-    if (share().ranks) agree(result);
-    if (options.parts == 0 && !share().ranks) store_->make_dispensable();
+    first_counter_ = participation().counters;
+    if (participation().ranks) agree(result);
+    if (options.parts == 0 && !participation().ranks) store_->set_best_effort();
     known_ = store_->read();
     if (options.parts > 0)
         units_ = std::make_unique<JobUnits>(*store_, tickets_of_part(options.part, options.parts));
-    else if (share().ranks)
+    else if (participation().ranks)
         units_ = std::make_unique<JobUnits>(
             *store_, [this](Index stage, Index count) { return count_ticket(stage, count); });
     else
-        units_ = std::make_unique<JobUnits>(*store_, share().merges);
+        units_ = std::make_unique<JobUnits>(*store_, participation().merges);
 }
 
 void SplitJob::share_units() {
     // Where last digits differ, so may the number of steps.
-    if (!share().ranks || options_.mixed) return;
-    team_ = std::make_unique<RankTeam>(*share().ranks);
+    if (!participation().ranks || options_.mixed) return;
+    team_ = std::make_unique<RankTeam>(*participation().ranks);
     units_->set_team(team_.get());
 }
 
 void SplitJob::agree(const std::string& result) {
-    const Ranks& ranks = *share().ranks;
+    const Ranks& ranks = *participation().ranks;
     const JobTitle& title = store_->title();
     require_equal(ranks, "processors, whose last digits differ (--mixed allows that)",
                   title.numerics);
@@ -127,7 +127,7 @@ void SplitJob::agree(const std::string& result) {
 }
 
 SplitJob::~SplitJob() {
-    share().counters = std::max(share().counters, first_counter_ + counters_);
+    participation().counters = std::max(participation().counters, first_counter_ + counters_);
     if (finished_) return;
     try {
         store_->flush("failed");
@@ -136,7 +136,7 @@ SplitJob::~SplitJob() {
 }
 
 Index SplitJob::count_ticket(Index stage, Index count) {
-    const Ranks& ranks = *share().ranks;
+    const Ranks& ranks = *participation().ranks;
     Index seen = counters_;
     while (seen <= stage && !counters_.compare_exchange_weak(seen, stage + 1)) {
     }
@@ -147,14 +147,15 @@ Index SplitJob::count_ticket(Index stage, Index count) {
 void SplitJob::finish(const std::string& result, bool quiet) {
     store_->flush("done");
     finished_ = true;
-    if (share().ranks) {
-        std::vector<Index>& computed = share().computed.emplace_back().by_rank;
+    if (participation().ranks) {
+        std::vector<Index>& computed = participation().computed.emplace_back().by_rank;
         for (const std::string& count :
-             hear_all(*share().ranks, std::to_string(store_->computed())))
+             all_gather(*participation().ranks, std::to_string(store_->computed())))
             computed.push_back(std::stoll(count));
-        share().computed.back().together = team_ && units_->all() < share().ranks->size();
+        participation().computed.back().together =
+            team_ && units_->all() < participation().ranks->size();
     }
-    if (quiet || (share().ranks && share().ranks->rank() > 0)) return;
+    if (quiet || (participation().ranks && participation().ranks->rank() > 0)) return;
     say_parts();
     if (options_.parts == 0) return;
     print(
@@ -173,9 +174,9 @@ void SplitJob::finish_result(bool quiet) {
     finished_ = true;
     const Index reused = units_->reused(), all = reused + store_->computed();
     std::string by;
-    if (share().after_all) {
-        by = computed_by(share().computed.front());
-        share().computed.pop_front();
+    if (participation().after_all) {
+        by = computed_by(participation().computed.front());
+        participation().computed.pop_front();
         if (store_->computed() > 0)
             say(fmt::format(
                 "tsdiag: {} of {} units of the ranks are not in {}; they were computed again.",
@@ -185,9 +186,9 @@ void SplitJob::finish_result(bool quiet) {
     if (quiet) return;
     say_parts();
     if (reused == 0) return;
-    if (share().merges)
+    if (participation().merges)
         print(fmt::format("{} merged\n", counted(std::size_t(reused), "unit")));
-    else if (share().after_all)
+    else if (participation().after_all)
         print(fmt::format("{}, {}\n", counted(std::size_t(all), "unit"), by));
     else
         print(fmt::format("{} of {} reused from an earlier run\n", reused,

@@ -13,8 +13,8 @@
 /// Commands whose units several processes compute.
 namespace tsdiag::cli {
 
-/// How this process takes part, apart from --part.
-struct Share {
+/// How this process takes part in a job that several compute, apart from --part.
+struct Participation {
     /// Of several ranks: hands their units out, and hears what the others are about.
     const Ranks* ranks = nullptr;
     bool merges = false;     ///< what is missing is an error, not computed
@@ -27,7 +27,7 @@ struct Share {
     };
     std::deque<Computed> computed;
 };
-Share& share();
+Participation& participation();
 
 /// The units of one result.
 class SplitJob {
@@ -42,7 +42,7 @@ class SplitJob {
     void share_units();
     UnitStore& store() { return *store_; }
     /// Whether this process computes units and no result.
-    bool hollow() const { return units_->hands_out(); }
+    bool computes_units_only() const { return units_->hands_out(); }
     /// Whether units of an earlier run, or of other processes, are there or required.
     bool begun() const { return units_->begun(); }
     /// After the units of a process without result: writes them; says what was done.

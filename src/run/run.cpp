@@ -221,8 +221,8 @@ void measure_model(Work& work, const Subject& subject) {
     work.phases.end();
     model.describe();
     mark_phase(options, "describe");
-    const bool hollow = options.units && options.units->hands_out();
-    if (options.products == Products::exact || hollow) return;
+    const bool computes_units_only = options.units && options.units->hands_out();
+    if (options.products == Products::exact || computes_units_only) return;
     const double error = first_layer_error(options, subject, model);
     const char* name = options.products == Products::tf32 ? "tf32" : "bf16";
     work.result.run.set("fast", Json().set("products", name).set("first_layer_error", error));

@@ -117,7 +117,7 @@ UnitStore::UnitStore(const fs::path& result, JobTitle title)
 
 UnitStore::~UnitStore() {
     std::error_code failed;
-    if (made_ && dispensable_ && !holds_units(folder_)) remove_job(folder_);
+    if (made_ && best_effort_ && !holds_units(folder_)) remove_job(folder_);
     fs::remove(folder_, failed);  // only where they are empty
     fs::remove(folder_.parent_path(), failed);
 }
@@ -225,13 +225,13 @@ void UnitStore::make_folder() {
     made_ = true;
 }
 
-void UnitStore::unless_dispensed(const std::function<void()>& write) {
-    if (dispensed_) return;
+void UnitStore::unless_given_up(const std::function<void()>& write) {
+    if (gave_up_) return;
     try {
         write();
     } catch (const Error&) {
-        if (!dispensable_) throw;
-        dispensed_ = true;
+        if (!best_effort_) throw;
+        gave_up_ = true;
     }
 }
 
@@ -242,7 +242,7 @@ void UnitStore::write_pending() {
     pending_count_ += std::ssize(pending_parts_);
     pending_parts_.clear();
     if (pending_count_ == 0) return;
-    unless_dispensed([&] {
+    unless_given_up([&] {
         make_folder();
         write_atomically(folder_ / fmt::format("{}-{}{}", worker_, sequence_, units::file_ending),
                          units::whole(digest_, host_name(), pending_count_, pending_));
@@ -264,7 +264,7 @@ void UnitStore::write_worker(std::string_view state) {
     worker.set("units", computed_).set("busy", busy_).set("threads", Index(omp_get_max_threads()));
     worker.set("time", std::chrono::duration<double>(now).count());
     worker.set("stages", std::move(stages));
-    unless_dispensed([&] {
+    unless_given_up([&] {
         make_folder();
         write_atomically(folder_ / (worker_ + units::worker_ending), worker.dump() + "\n");
     });
@@ -272,10 +272,10 @@ void UnitStore::write_worker(std::string_view state) {
 
 void UnitStore::flush(std::string_view state) {
     const std::lock_guard lock(mutex_);
-    if (state == "failed" && dispensable_ && !made_ && seconds_since(start_) < first_write) return;
-    if (state == "failed") dispensable_ = true;  // of a folder without units nothing stays
+    if (state == "failed" && best_effort_ && !made_ && seconds_since(start_) < first_write) return;
+    if (state == "failed") best_effort_ = true;  // of a folder without units nothing stays
     write_pending();
-    if (made_ || (state == "done" && !dispensable_)) write_worker(state);
+    if (made_ || (state == "done" && !best_effort_)) write_worker(state);
 }
 
 void UnitStore::remove() {

@@ -155,7 +155,7 @@ TEST_F(Store, KeepsNothingOfAProcessAloneThatFailsAtOnce) {
     for (const bool alone : {true, false}) {
         {
             UnitStore store(result, title);
-            if (alone) store.make_dispensable();
+            if (alone) store.set_best_effort();
             store.keep(0, 0, "x", 0.001);
             store.flush("failed");
         }
@@ -166,7 +166,7 @@ TEST_F(Store, KeepsNothingOfAProcessAloneThatFailsAtOnce) {
 TEST_F(Store, OfAProcessAloneGoesOnWhereNothingCanBeWritten) {
     { std::ofstream(units_folder(result)) << "no folder"; }
     UnitStore alone(result, title), shared(result, title);
-    alone.make_dispensable();
+    alone.set_best_effort();
     for (UnitStore* store : {&alone, &shared}) store->keep(0, 0, "x", 1);
     EXPECT_NO_THROW(alone.flush());
     EXPECT_NO_THROW(alone.flush("done"));
