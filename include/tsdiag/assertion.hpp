@@ -14,13 +14,13 @@ namespace tsdiag {
 /// `min`, `mean` over the layers, HEAD likewise; without HEAD the mean over the heads.  The stage
 /// is by default the one at which summaries read the metric.
 struct NumberName {
-    struct Which {
+    struct Selector {
         enum class Kind { none, one, last, most, least, mean } kind = Kind::none;
         Index value = 0;
     };
     std::string text = {};
     std::string metric = {}, stage = {};
-    Which layer = {}, head = {};
+    Selector layer = {}, head = {};
 };
 /// Throws `UsageError` that quotes `text` and begins with `option`, with the nearest metric for an
 /// unknown one.

@@ -17,8 +17,8 @@
 namespace tsdiag {
 namespace {
 
-using Which = NumberName::Which;
-using Kind = Which::Kind;
+using Selector = NumberName::Selector;
+using Kind = Selector::Kind;
 using Relation = Assertion::Relation;
 
 [[noreturn]] void refuse_assertion(const std::string& text, const std::string& why) {
@@ -37,12 +37,12 @@ std::string stripped(std::string_view text) {
     return std::string(text.substr(begin, text.find_last_not_of(" \t") - begin + 1));
 }
 
-Which which_of(const std::string& word, const Refuse& refuse) {
+Selector parse_selector(const std::string& word, const Refuse& refuse) {
     if (word == "last") return {Kind::last};
     if (word == "max") return {Kind::most};
     if (word == "min") return {Kind::least};
     if (word == "mean") return {Kind::mean};
-    Which out{Kind::one};
+    Selector out{Kind::one};
     const auto [end, failed] = std::from_chars(word.data(), word.data() + word.size(), out.value);
     if (failed != std::errc() || end != word.data() + word.size() || out.value < 0)
         refuse(fmt::format("'{}' is not a number, last, max, min or mean", word));
@@ -113,13 +113,13 @@ Known lacking(std::string reason) {
     return out;
 }
 
-/// The numbers by index, combined as `which` says; `noun` is what the index counts.
-Known combined(const std::map<Index, Known>& all, const Which& which, std::string_view noun,
+/// The numbers by index, combined as `selector` says; `noun` is what the index counts.
+Known combined(const std::map<Index, Known>& all, const Selector& selector, std::string_view noun,
                Index last) {
-    const bool one = which.kind == Kind::one || which.kind == Kind::last;
+    const bool one = selector.kind == Kind::one || selector.kind == Kind::last;
     if (all.empty()) return lacking("it was not measured");
     if (one) {
-        const Index at = which.kind == Kind::last ? last : which.value;
+        const Index at = selector.kind == Kind::last ? last : selector.value;
         const auto found = all.find(at);
         if (found == all.end())
             return lacking(fmt::format("it was not measured in {} {}, but in {} to {}", noun, at,
@@ -133,7 +133,7 @@ Known combined(const std::map<Index, Known>& all, const Which& which, std::strin
         if (!number.value) return lacking(fmt::format("in {} {}: {}", noun, at, number.reason));
     Known out = all.begin()->second;
     out.where = fmt::format("{} {}", noun, all.begin()->first);
-    if (which.kind == Kind::mean) {
+    if (selector.kind == Kind::mean) {
         const double count = double(all.size());
         // Between the extremes: equal numbers have that mean, whatever the rounding.
         const auto mean_of = [&](const auto& member) {
@@ -152,7 +152,7 @@ Known combined(const std::map<Index, Known>& all, const Which& which, std::strin
         out.where = fmt::format("mean of {} {}s", all.size(), noun);
         return out;
     }
-    const bool most = which.kind == Kind::most;
+    const bool most = selector.kind == Kind::most;
     for (const auto& [at, number] : all) {
         if (most ? *number.value > *out.value : *number.value < *out.value) {
             out.value = number.value;
@@ -171,7 +171,7 @@ Known without_head(const std::map<Index, Known>& heads) {
     return combined(heads, {Kind::mean}, "head", -1);
 }
 
-Known with_head(std::map<Index, Known> heads, const Which& head) {
+Known with_head(std::map<Index, Known> heads, const Selector& head) {
     heads.erase(-1);
     return combined(heads, head, "head", heads.empty() ? -1 : heads.rbegin()->first);
 }
@@ -233,7 +233,7 @@ bool holds(const Known& number, Relation relation, double bound) {
 }
 
 /// `value` to so many digits that it is seen on its own side of the bound.
-std::string beside(double value, double bound) {
+std::string distinguishable_from(double value, double bound) {
     constexpr int exact = 17;
     for (int digits = 4; digits < exact; ++digits) {
         const std::string text = readable(value, digits);
@@ -252,10 +252,10 @@ Judgement judgement(const Assertion& assertion, const Known& number, const std::
     }
     out.value = number.value;
     out.holds = holds(number, assertion.relation, assertion.bound);
-    std::string value = beside(*number.value, assertion.bound);
+    std::string value = distinguishable_from(*number.value, assertion.bound);
     if (number.low < number.high)
-        value = fmt::format("between {} and {}", beside(number.low, assertion.bound),
-                            beside(number.high, assertion.bound));
+        value = fmt::format("between {} and {}", distinguishable_from(number.low, assertion.bound),
+                            distinguishable_from(number.high, assertion.bound));
     out.sentence =
         fmt::format("{} {} for {}: it is {}{}.", assertion.text, out.holds ? "holds" : "fails", of,
                     value, number.where.empty() ? "" : " (" + number.where + ")");
@@ -298,8 +298,8 @@ NumberName number_name(std::string rest, const std::string& option, const std::s
     if (colon != std::string::npos) {
         const std::string place = rest.substr(colon + 1);
         const std::size_t dot = place.find('.');
-        out.layer = which_of(place.substr(0, dot), refuse);
-        if (dot != std::string::npos) out.head = which_of(place.substr(dot + 1), refuse);
+        out.layer = parse_selector(place.substr(0, dot), refuse);
+        if (dot != std::string::npos) out.head = parse_selector(place.substr(dot + 1), refuse);
         rest.resize(colon);
     }
     const std::size_t stage = rest.find('@');

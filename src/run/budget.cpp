@@ -39,21 +39,21 @@ double product_rate(const Backend& backend, Type type, double flops) {
 
 }  // namespace
 
-Extras extras_of(const std::vector<std::string>& wanted, bool rows, Index tokens) {
-    Extras extras{.rows = rows};
+ExtraCosts extra_costs(const std::vector<std::string>& wanted, bool rows, Index tokens) {
+    ExtraCosts costs{.rows = rows};
     for (const ProbeEntry* entry : probes()) {
         double most = 0;  // metrics of one probe share their work
         for (const Metric& m : entry->metrics)
             if (std::ranges::find(wanted, m.name) != wanted.end() &&
                 (m.most_tokens == 0 || tokens <= m.most_tokens))
                 most = std::max(most, m.seconds + m.seconds_times_tokens * double(tokens));
-        extras.an_entry += most;
+        costs.an_entry += most;
     }
-    return extras;
+    return costs;
 }
 
 double estimate_seconds(const ModelSpec& spec, Index tokens, Index runs, const Backend& backend,
-                        Type type, const Extras& extras) {
+                        Type type, const ExtraCosts& costs) {
     constexpr double pass = 3e-9;  // seconds per entry of P on one core, measured
     constexpr double draw = 3e-9;  // seconds per random number
     double entries = 0;            // of P
@@ -64,12 +64,12 @@ double estimate_seconds(const ModelSpec& spec, Index tokens, Index runs, const B
         entries += double(a.heads) * side * side;
         if (block.merge.width > 0) n /= 4;
     }
-    const double an_entry = extras.an_entry + (extras.rows ? pass : 0);
-    const double passes = extras.gradients ? 5 : 1;  // forward twice, each layer again, and back
+    const double an_entry = costs.an_entry + (costs.rows ? pass : 0);
+    const double passes = costs.gradients ? 5 : 1;  // forward twice, each layer again, and back
     const double flops = passes * forward_flops(spec, tokens);
     const double seconds =
         flops / product_rate(backend, type, flops * double(runs)) +
-        (entries * an_entry + extras.drawn * draw) / double(omp_get_max_threads());
+        (entries * an_entry + costs.drawn * draw) / double(omp_get_max_threads());
     return seconds * double(runs);
 }
 

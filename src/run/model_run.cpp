@@ -30,13 +30,13 @@ double drawn_numbers(const Subject& subject, const std::string& redraw) {
 
 }  // namespace
 
-ModelRun::ModelRun(Work& work, const Subject& subject, Index beside)
-    : work_(work),
+ModelRun::ModelRun(RunContext& context, const Subject& subject, Index concurrent_trials)
+    : context_(context),
       subject_(subject),
-      beside_(beside),
-      type_(work.options.dtype.value_or(Type::f32)),
-      source_(work.options, subject.spec(), work.backend, type_) {
-    const RunOptions& options = work.options;
+      concurrent_trials_(concurrent_trials),
+      type_(context.options.dtype.value_or(Type::f32)),
+      source_(context.options, subject.spec(), context.backend, type_) {
+    const RunOptions& options = context.options;
     const ModelSpec& spec = subject.spec();
     const Index layers = Index(spec.blocks.size());
     if (layers == 0)
@@ -46,41 +46,41 @@ ModelRun::ModelRun(Work& work, const Subject& subject, Index beside)
     for (const BlockSpec& block : spec.blocks) heads = std::max(heads, block.attention.heads);
     check_selection(options, layers, heads);
     check_redraw();
-    for (const std::string& line : source_.warnings()) work.warnings.push_back(line);
+    for (const std::string& line : source_.warnings()) context.warnings.push_back(line);
 
-    measured_ = measurement_settings(work, layers, source_.count());
+    measured_ = measurement_settings(context, layers, source_.count());
     Table unused;
     const Measurement wanted(measured_, unused);
-    if (!options.loss.empty()) losses_.emplace(options, spec, source_, work.backend, type_);
+    if (!options.loss.empty()) losses_.emplace(options, spec, source_, context.backend, type_);
     if (!wanted.wants_gradients()) losses_.reset();
     RunSizes sizes = sizes_of(subject, type_);
     sizes.tokens = source_.tokens();
     sizes.samples = source_.count();
     sizes.trials = options.trials;
-    sizes.metrics = work.metrics;
-    sizes.dense = work.options.spectra == "dense";
+    sizes.metrics = context.metrics;
+    sizes.dense = context.options.spectra == "dense";
     sizes.maps = kept_maps(options, sizes.layers, sizes.heads);
     sizes.gradients = losses_.has_value();
     sizes.head_rows = options.loss.find("lm") != std::string::npos ? spec.vocabulary : 0;
     if (!options.redraw.empty()) sizes.layer_weights = sizes.all_weights;
-    settings_ = run_settings(work, sizes, beside);
+    settings_ = run_settings(context, sizes, concurrent_trials);
 
-    Extras extras = extras_of(work.metrics, wanted.wants_rows(0), source_.tokens());
-    extras.gradients = losses_.has_value();
-    extras.drawn = drawn_numbers(subject, options.redraw);
+    ExtraCosts costs = extra_costs(context.metrics, wanted.wants_rows(0), source_.tokens());
+    costs.gradients = losses_.has_value();
+    costs.drawn = drawn_numbers(subject, options.redraw);
     seconds_ =
-        estimate_seconds(spec, source_.tokens(), source_.count(), work.backend, type_, extras);
+        estimate_seconds(spec, source_.tokens(), source_.count(), context.backend, type_, costs);
 
     if (subject.file)
-        kept_ = checkpoint_weights(subject.file, subject.architecture, work.backend, type_,
+        kept_ = checkpoint_weights(subject.file, subject.architecture, context.backend, type_,
                                    options.allow_nonfinite);
     else if (!options.redraw.empty())
         kept_ = resident_weights(
-            random_weights(subject.random, weights_rng(options.seed, 0), work.backend, type_));
+            random_weights(subject.random, weights_rng(options.seed, 0), context.backend, type_));
 }
 
 void ModelRun::check_redraw() const {
-    const std::string& redraw = work_.options.redraw;
+    const std::string& redraw = context_.options.redraw;
     if (redraw.empty()) return;
     if (subject_.kind != Subject::Kind::random)
         throw UsageError(fmt::format("{}: only the weights of a random model can be drawn again.",
@@ -95,20 +95,20 @@ void ModelRun::check_redraw() const {
 std::shared_ptr<const Weights> ModelRun::weights(Index trial) const {
     if (subject_.file) return kept_;
     std::shared_ptr<const Weights> drawn = random_weights(
-        subject_.random, weights_rng(work_.options.seed, trial), work_.backend, type_);
-    if (kept_) return spliced_weights(kept_, drawn, work_.options.redraw);
+        subject_.random, weights_rng(context_.options.seed, trial), context_.backend, type_);
+    if (kept_) return spliced_weights(kept_, drawn, context_.options.redraw);
     return shares_layers(subject_.spec()) ? resident_weights(drawn) : drawn;
 }
 
 std::vector<Input> ModelRun::inputs(Index trial) const {
-    return source_.samples(work_.options.redraw.empty() ? trial : 0);
+    return source_.samples(context_.options.redraw.empty() ? trial : 0);
 }
 
 void ModelRun::measure(Index trial, Samples chosen, Measurement& measurement,
                        const Tell& tell) const {
     RunSettings settings = settings_;
     settings.progress = [&](Index done, Index total) { tell("measure", done, total); };
-    const Model model(subject_.spec(), weights(trial), work_.backend, type_);
+    const Model model(subject_.spec(), weights(trial), context_.backend, type_);
     std::vector<Input> all = inputs(trial);
     const auto first = std::size_t(chosen.first);
     const std::size_t count = chosen.count < 0 ? all.size() : std::size_t(chosen.count);
@@ -145,23 +145,23 @@ ModelRun::Trial ModelRun::trial(Index trial, Meter& meter) const {
     measure(trial, {}, measurement, [&](std::string_view, Index, Index total) {
         meter.add(seconds_ / (sweeps * double(total)));
     });
-    work_.backend.synchronise();  // pending work uses weights that other threads may release
-    if (work_.options.derive) {
-        Table table(work_.options.subject.model);
+    context_.backend.synchronise();  // pending work uses weights that other threads may release
+    if (context_.options.derive) {
+        Table table(context_.options.subject.model);
         said->replay(table);
-        work_.options.derive(table, *said);
+        context_.options.derive(table, *said);
     }
     return {said, measurement.totals()};
 }
 
 void ModelRun::add(const Trial& trial) {
-    trial.said->replay(work_.result.table);
+    trial.said->replay(context_.result.table);
     whole_.join(trial.totals);
 }
 
 void ModelRun::in_turn() {
-    const RunOptions& options = work_.options;
-    Measurement measurement(measured_, work_.result.table);
+    const RunOptions& options = context_.options;
+    Measurement measurement(measured_, context_.result.table);
     for (Index trial = 0; trial < options.trials; ++trial)
         measure(trial, {}, measurement, [&](std::string_view phase, Index done, Index total) {
             const double part = double(done) / double(std::max<Index>(total, 1));
@@ -230,9 +230,10 @@ void ModelRun::add(std::span<const Trial> blocks) {
     for (const Trial& block : blocks) segments = std::max(segments, block.said->segments());
     for (std::size_t segment = 0; segment < segments; ++segment)
         for (const Trial& block : blocks)
-            if (segment < block.said->segments()) block.said->replay(work_.result.table, segment);
+            if (segment < block.said->segments())
+                block.said->replay(context_.result.table, segment);
     for (const Trial& block : blocks) {
-        block.said->replay_maps(work_.result.table);
+        block.said->replay_maps(context_.result.table);
         whole_.join(block.totals);
     }
 }
@@ -245,7 +246,7 @@ std::vector<double> ModelRun::first_layer() const {
         }
         std::vector<double> values;
     } output;
-    const Model model(subject_.spec(), weights(0), work_.backend, type_);
+    const Model model(subject_.spec(), weights(0), context_.backend, type_);
     RunSettings settings = settings_;
     settings.first_layer = settings.last_layer = 0;
     model.run(std::vector<Input>(1, inputs(0).front()), output, settings);
@@ -253,7 +254,7 @@ std::vector<double> ModelRun::first_layer() const {
 }
 
 void ModelRun::describe() {
-    const RunOptions& options = work_.options;
+    const RunOptions& options = context_.options;
     Json input;
     input.set("kind", source_.kind())
         .set("tokens", source_.tokens())
@@ -261,17 +262,17 @@ void ModelRun::describe() {
     input.set("trials", options.trials).set("defaults", lines(source_.defaults()));
     if (!source_.text().is_null()) input.set("text", source_.text());
     if (!source_.pictures().is_null()) input.set("pictures", source_.pictures());
-    Json& run = work_.result.run;
+    Json& run = context_.result.run;
     run.set("dtype", type_ == Type::f32 ? "float32" : "float64");
     run.set("model", describe_model(subject_, whole_)).set("input", std::move(input));
     if (losses_) {
         const std::optional<double> loss = whole_.loss();
         run.set("loss", losses_->json().set("value", loss ? Json(*loss) : Json()));
     }
-    run.set("settings", describe_settings(options, work_.metrics, work_.memory,
+    run.set("settings", describe_settings(options, context_.metrics, context_.memory,
                                           Index(subject_.spec().blocks.size()))
                             .set("batch", settings_.batch));
-    run.set("schema", describe_metrics(work_.metrics));
+    run.set("schema", describe_metrics(context_.metrics));
     run.set("solver", describe_solver(whole_));
 }
 

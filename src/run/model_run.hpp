@@ -6,21 +6,21 @@
 #include "inputs.hpp"
 #include "losses.hpp"
 #include "recorder.hpp"
-#include "work.hpp"
+#include "run_context.hpp"
 
 namespace tsdiag {
 
 /// All trials of one model: sequentially, or concurrently with a thread per trial.
 class ModelRun {
   public:
-    /// `beside`: the number of concurrent trials, which share the memory equally.
+    /// `concurrent_trials`: the number of concurrent trials, which share the memory equally.
     /// Throws `UsageError` for options that do not fit the model.
-    ModelRun(Work& work, const Subject& subject, Index beside);
+    ModelRun(RunContext& context, const Subject& subject, Index concurrent_trials);
 
-    Index trials() const { return work_.options.trials; }
-    const std::string& name() const { return work_.options.subject.model; }
+    Index trials() const { return context_.options.trials; }
+    const std::string& name() const { return context_.options.subject.model; }
     double seconds() const { return seconds_; }  ///< estimate for one trial on all threads
-    Index beside() const { return beside_; }
+    Index concurrent_trials() const { return concurrent_trials_; }
 
     /// The results of one trial, or of some of its samples.
     struct Trial {
@@ -69,9 +69,9 @@ class ModelRun {
     };
     void measure(Index trial, Samples samples, Measurement& measurement, const Tell& tell) const;
 
-    Work& work_;
+    RunContext& context_;
     const Subject& subject_;
-    Index beside_;
+    Index concurrent_trials_;
     Type type_;
     InputSource source_;
     std::optional<LossSource> losses_;  ///< empty: no reverse sweep is needed

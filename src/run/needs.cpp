@@ -183,13 +183,13 @@ double left_for_rows(const RunSizes& s, const MemoryNeeds& needs, double memory,
     return p <= rest / 2 && p + work > rest / 2 ? 2 * p - 1 : rest;
 }
 
-Together samples_together(const RunSizes& s, Index wanted, double memory, bool device) {
+BatchPlan batch_plan(const RunSizes& s, Index wanted, double memory, bool device) {
     const double rows = device ? 16384 : 1024, share = 0.25;
     const double n = double(s.tokens), side = side_of(s);
     const double p = double(s.heads) * side * side * double(s.bytes);
     const double one = p + states_of_a_layer(s) + double(s.maps) * side * side * wide;
     const double most = wanted > 0 ? double(wanted) : std::ceil(rows / n);
-    Together out;
+    BatchPlan out;
     out.samples =
         std::max<Index>(1, Index(std::min({most, share * memory / one, double(s.samples)})));
     out.memory = memory - double(out.samples - 1) * one;

@@ -47,11 +47,11 @@ double left_for_rows(const RunSizes& sizes, const MemoryNeeds& needs, double mem
 /// The batch size, and what then remains of `memory` for row blocks and P of one sample: `wanted`,
 /// or, if that is 0, enough samples for efficient products; fewer where their P and layer states
 /// do not fit into a quarter of the memory.
-struct Together {
+struct BatchPlan {
     Index samples = 1;
     double memory = 0;
 };
-Together samples_together(const RunSizes& sizes, Index wanted, double memory, bool device);
+BatchPlan batch_plan(const RunSizes& sizes, Index wanted, double memory, bool device);
 
 /// Bytes of this process, with its libraries, when the first run begins, and what the libraries
 /// will allocate later.  Cost: one small product, once.

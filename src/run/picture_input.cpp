@@ -44,8 +44,8 @@ Preprocessor InputSource::choose_preprocessor() {
         return open_preprocessor(options_.preprocessor, spec_.family);
     const std::string& model = options_.subject.model;
     if (!model.starts_with("random:")) {
-        const std::filesystem::path beside = preprocessor_file(module_folder(model).model);
-        if (!beside.empty()) return open_preprocessor(beside, spec_.family);
+        const std::filesystem::path file = preprocessor_file(module_folder(model).model);
+        if (!file.empty()) return open_preprocessor(file, spec_.family);
     }
     Preprocessor usual =
         published_preprocessor(spec_.family, spec_.image_height, spec_.image_width);

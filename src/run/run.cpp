@@ -23,11 +23,11 @@ namespace {
 constexpr double minute = 60;
 
 /// Records the out-of-memory fallbacks of the device since the run began.
-void note_shortages(Work& work) {
+void note_shortages(RunContext& context) {
     const std::vector<std::string> found = shortages();
     if (found.empty()) return;
-    work.result.run.set("shortages", lines(found));
-    work.warnings.insert(work.warnings.end(), found.begin(), found.end());
+    context.result.run.set("shortages", lines(found));
+    context.warnings.insert(context.warnings.end(), found.begin(), found.end());
 }
 
 /// Opens a subject and refuses options that do not fit a model or a trace.
@@ -75,7 +75,7 @@ void side_by_side(std::span<ModelRun* const> runs, Units* units,
         // In their own order: the estimates, and so the longest, differ between machines.
         Meter unused(whole, {});
         return hand_out(
-            *units, count, runs.front()->beside() > 1,
+            *units, count, runs.front()->concurrent_trials() > 1,
             [&](Index i) {
                 const auto& [run, trial] = trials[std::size_t(i)];
                 return run->trial(trial, unused).bytes();
@@ -173,7 +173,7 @@ void in_blocks(ModelRun& run, Units& units, const std::function<void(double)>& t
 /// |Y - Y'|_F / |Y|_F, Y the output of the first layer for the first sample with exact products, Y'
 /// with those of `model`.
 double first_layer_error(const RunOptions& options, const Subject& subject, const ModelRun& model) {
-    Work exact = begin(options, open_backend(options.device));
+    RunContext exact = begin(options, open_backend(options.device));
     const std::vector<double> expected = ModelRun(exact, subject, 1).first_layer(),
                               found = model.first_layer();
     double difference = 0, whole = 0;
@@ -184,22 +184,22 @@ double first_layer_error(const RunOptions& options, const Subject& subject, cons
     return std::sqrt(difference / whole);
 }
 
-void measure_model(Work& work, const Subject& subject) {
-    const RunOptions& options = work.options;
-    work.phases.begin("inputs");
+void measure_model(RunContext& context, const Subject& subject) {
+    const RunOptions& options = context.options;
+    context.phases.begin("inputs");
     say(options, {.phase = "inputs"});
     const Index threads = omp_get_max_threads();
-    const bool beside = options.trials > 1 && (options.trials >= threads || options.units);
-    if (options.profile && (beside || options.units))
-        throw UsageError(
-            fmt::format("--profile: needs a run of its own, but {}; drop one of the two options.",
-                        beside ? fmt::format("--trials {} runs them side by side", options.trials)
-                               : "its samples are units of several processes"));
+    const bool concurrently = options.trials > 1 && (options.trials >= threads || options.units);
+    if (options.profile && (concurrently || options.units))
+        throw UsageError(fmt::format(
+            "--profile: needs a run of its own, but {}; drop one of the two options.",
+            concurrently ? fmt::format("--trials {} runs them side by side", options.trials)
+                         : "its samples are units of several processes"));
     mark_phase(options, "open");
-    ModelRun model(work, subject, beside ? std::min(options.trials, threads) : 1);
+    ModelRun model(context, subject, concurrently ? std::min(options.trials, threads) : 1);
 
     mark_phase(options, "inputs");
-    work.phases.begin("measure");
+    context.phases.begin("measure");
     Progress start{.phase = "measure"};
     if (const double seconds = model.seconds() * double(options.trials); seconds > minute)
         start.estimate = seconds;
@@ -207,7 +207,7 @@ void measure_model(Work& work, const Subject& subject) {
     const auto tell = [&](double fraction) {
         say(options, {.phase = "measure", .fraction = fraction});
     };
-    if (beside) {
+    if (concurrently) {
         ModelRun* const only[] = {&model};
         side_by_side(only, options.units, tell);
     } else if (options.units && (options.units->begun() || model.blocks() == 1)) {
@@ -218,15 +218,15 @@ void measure_model(Work& work, const Subject& subject) {
     } else {
         model.in_turn();
     }
-    work.phases.end();
+    context.phases.end();
     model.describe();
     mark_phase(options, "describe");
     const bool computes_units_only = options.units && options.units->hands_out();
     if (options.products == Products::exact || computes_units_only) return;
     const double error = first_layer_error(options, subject, model);
     const char* name = options.products == Products::tf32 ? "tf32" : "bf16";
-    work.result.run.set("fast", Json().set("products", name).set("first_layer_error", error));
-    work.warnings.push_back(
+    context.result.run.set("fast", Json().set("products", name).set("first_layer_error", error));
+    context.warnings.push_back(
         fmt::format("--fast {}: the first layer's output for the first sample differs from float32 "
                     "by {:.1e} of its norm",
                     name, error));
@@ -246,7 +246,8 @@ void refuse_model_options(const RunOptions& options) {
     if (options.products != Products::exact) refuse("--fast");
 }
 
-RunSizes sizes_of(const Work& work, const TraceSummary& summary, const ReplaySettings& settings) {
+RunSizes sizes_of(const RunContext& context, const TraceSummary& summary,
+                  const ReplaySettings& settings) {
     RunSizes sizes;
     sizes.tokens = summary.tokens;
     sizes.width = summary.width;
@@ -257,14 +258,14 @@ RunSizes sizes_of(const Work& work, const TraceSummary& summary, const ReplaySet
     // P of a layer, its file, and normalised P; or states, queries and keys of the file
     const Index read = summary.has_maps ? 3 * sizes.heads * sizes.tokens : 4 * sizes.width;
     sizes.file_pages = read * sizes.tokens * sizes.bytes;
-    sizes.metrics = work.metrics;
-    sizes.dense = work.options.spectra == "dense";
-    sizes.maps = kept_maps(work.options, sizes.layers, sizes.heads);
+    sizes.metrics = context.metrics;
+    sizes.dense = context.options.spectra == "dense";
+    sizes.maps = kept_maps(context.options, sizes.layers, sizes.heads);
     return sizes;
 }
 
-void measure_trace(Work& work, const Subject& subject) {
-    const RunOptions& options = work.options;
+void measure_trace(RunContext& context, const Subject& subject) {
+    const RunOptions& options = context.options;
     refuse_model_options(options);
     if (options.units && options.units->hands_out()) return;  // it is not split
     const TraceSummary summary = summarise_trace(*subject.file);
@@ -287,31 +288,32 @@ void measure_trace(Work& work, const Subject& subject) {
                 options.mask, subject.argument));
         settings.masks = std::move(given);
     }
-    settings.memory = row_budget(work, sizes_of(work, summary, settings), 1);
+    settings.memory = row_budget(context, sizes_of(context, summary, settings), 1);
     settings.first_layer = options.first_layer;
     settings.last_layer = options.last_layer;
     settings.allow_nonfinite = options.allow_nonfinite;
 
     mark_phase(options, "open");
-    work.phases.begin("measure");
-    MeasurementSettings measured = measurement_settings(work, summary.layers, settings.samples);
+    context.phases.begin("measure");
+    MeasurementSettings measured = measurement_settings(context, summary.layers, settings.samples);
     measured.state_rounding = std::max(measured.state_rounding, summary.state_rounding);
     measured.map_rounding = std::max(measured.map_rounding, summary.map_rounding);
-    Measurement measurement(std::move(measured), work.result.table);
-    Replayed replayed = replay(*subject.file, work.backend, measurement, settings);
-    std::ranges::move(replayed.notes, std::back_inserter(work.warnings));
-    work.phases.end();
+    Measurement measurement(std::move(measured), context.result.table);
+    Replayed replayed = replay(*subject.file, context.backend, measurement, settings);
+    std::ranges::move(replayed.notes, std::back_inserter(context.warnings));
+    context.phases.end();
 
     Json input;
     input.set("kind", "trace").set("tokens", summary.tokens).set("samples", settings.samples);
-    Json& run = work.result.run;
+    Json& run = context.result.run;
     run.set("dtype", settings.type == Type::f32 ? "float32" : "float64");
     Json model = describe_trace_model(subject, options.trace, settings.masks, measurement.totals());
     if (!replayed.no_attention.empty()) model.set("no_attention", replayed.no_attention);
     run.set("model", std::move(model));
     run.set("input", input.set("trials", Index(1)));
-    run.set("settings", describe_settings(options, work.metrics, work.memory, summary.layers));
-    run.set("schema", describe_metrics(work.metrics));
+    run.set("settings",
+            describe_settings(options, context.metrics, context.memory, summary.layers));
+    run.set("schema", describe_metrics(context.metrics));
     run.set("solver", describe_solver(measurement.totals()));
 }
 
@@ -323,21 +325,21 @@ Rng weights_rng(std::uint64_t seed, Index trial) {
 
 RunResult run(const RunOptions& options) {
     restart_shortages();
-    Work work = begin(options);
-    work.phases.begin("open");
+    RunContext context = begin(options);
+    context.phases.begin("open");
     say(options, {.phase = "open"});
     const Subject subject = open_model(options);
 
-    Json& run = work.result.run;
-    run.set("seed", Json(options.seed)).set("device", work.backend.name());
+    Json& run = context.result.run;
+    run.set("seed", Json(options.seed)).set("device", context.backend.name());
     run.set("threads", Index(omp_get_max_threads()));
     if (subject.is_trace())
-        measure_trace(work, subject);
+        measure_trace(context, subject);
     else
-        measure_model(work, subject);
-    note_shortages(work);
-    run.set("phases", work.phases.json()).set("warnings", lines(work.warnings));
-    return std::move(work.result);
+        measure_model(context, subject);
+    note_shortages(context);
+    run.set("phases", context.phases.json()).set("warnings", lines(context.warnings));
+    return std::move(context.result);
 }
 
 void measure(const Model& model, std::span<const Input> inputs, std::span<const Loss> losses,
@@ -345,17 +347,17 @@ void measure(const Model& model, std::span<const Input> inputs, std::span<const 
     RunOptions own = options;
     own.loss = losses.empty() ? "" : "given";
     own.labels.clear();
-    Work work = begin(own, backend);
+    RunContext context = begin(own, backend);
     const Index layers = Index(model.spec().blocks.size());
-    Measurement measurement(measurement_settings(work, layers, Index(inputs.size())), out);
+    Measurement measurement(measurement_settings(context, layers, Index(inputs.size())), out);
     Index tokens = 1;
     for (const Input& input : inputs) tokens = std::max(tokens, tokens_of(model.spec(), input));
     RunSizes sizes = sizes_of(model.spec(), type);
     sizes.tokens = tokens;
     sizes.samples = std::ssize(inputs);
-    sizes.metrics = work.metrics;
-    sizes.dense = work.options.spectra == "dense";
-    const RunSettings settings = run_settings(work, sizes, 1);
+    sizes.metrics = context.metrics;
+    sizes.dense = context.options.spectra == "dense";
+    const RunSettings settings = run_settings(context, sizes, 1);
     measurement.begin_trial(0);
     model.run(inputs, measurement, settings);
     if (!losses.empty() && measurement.wants_gradients())
@@ -367,19 +369,19 @@ std::vector<RunResult> run_together(std::span<const RunOptions> runs,
                                     Units* units) {
     restart_shortages();
     const Index threads = omp_get_max_threads();
-    std::vector<std::unique_ptr<Work>> works;
+    std::vector<std::unique_ptr<RunContext>> contexts;
     std::vector<Subject> subjects;
     subjects.reserve(runs.size());
     std::vector<std::unique_ptr<ModelRun>> models;
     std::vector<ModelRun*> all;
     double seconds = 0;
     for (const RunOptions& options : runs) {
-        works.push_back(std::make_unique<Work>(begin(options)));
+        contexts.push_back(std::make_unique<RunContext>(begin(options)));
         subjects.push_back(open_model(options));
         if (subjects.back().is_trace())
             throw UsageError(
                 fmt::format("{}: is a trace, expected a model.", options.subject.model));
-        models.push_back(std::make_unique<ModelRun>(*works.back(), subjects.back(), threads));
+        models.push_back(std::make_unique<ModelRun>(*contexts.back(), subjects.back(), threads));
         all.push_back(models.back().get());
         seconds += models.back()->seconds() * double(options.trials);
     }
@@ -393,13 +395,13 @@ std::vector<RunResult> run_together(std::span<const RunOptions> runs,
     side_by_side(all, units, tell);
     tell(1);
     std::vector<RunResult> results;
-    for (std::size_t i = 0; i < works.size(); ++i) {
-        Json& run = works[i]->result.run;
-        run.set("seed", Json(runs[i].seed)).set("device", works[i]->backend.name());
+    for (std::size_t i = 0; i < contexts.size(); ++i) {
+        Json& run = contexts[i]->result.run;
+        run.set("seed", Json(runs[i].seed)).set("device", contexts[i]->backend.name());
         models[i]->describe();
-        note_shortages(*works[i]);  // includes those of the other runs, which share the device
-        run.set("warnings", lines(works[i]->warnings));
-        results.push_back(std::move(works[i]->result));
+        note_shortages(*contexts[i]);  // includes those of the other runs, which share the device
+        run.set("warnings", lines(contexts[i]->warnings));
+        results.push_back(std::move(contexts[i]->result));
     }
     return results;
 }

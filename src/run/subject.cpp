@@ -51,8 +51,8 @@ fs::path find_config(const SubjectOptions& options, const fs::path& model, bool 
                                                 : fs::path(options.config);
     const bool directory = fs::is_directory(model);
     const fs::path folder = directory ? model : model.parent_path();
-    fs::path beside = folder / "config.json";
-    if (!fs::exists(beside)) {  // Meta's and Mistral's own name of it
+    fs::path found = folder / "config.json";
+    if (!fs::exists(found)) {  // Meta's and Mistral's own name of it
         const bool named = directory || model.filename().string().starts_with("consolidated");
         fs::path parameters = folder / "params.json";
         if (named && fs::exists(parameters)) return parameters;
@@ -61,10 +61,10 @@ fs::path find_config(const SubjectOptions& options, const fs::path& model, bool 
                 if (fs::exists(folder / name)) return folder / name;
         return {};
     }
-    if (directory || has_standard_name(model) || names_a_model(beside)) return beside;
+    if (directory || has_standard_name(model) || names_a_model(found)) return found;
     notes.push_back(
         fmt::format("{} has no model_type and was not read (pass it with --config to read it)",
-                    beside.string()));
+                    found.string()));
     return {};
 }
 
@@ -110,12 +110,12 @@ SavedConfig saved_config(const Json& metadata) {
 
 /// Throws `FormatError` where the configuration beside a file and the one in it differ in a number,
 /// a word or a switch.
-void require_same_config(const SubjectOptions& options, const Json& beside, const std::string& name,
+void require_same_config(const SubjectOptions& options, const Json& config, const std::string& name,
                          const Json& saved) {
-    if (!options.config.empty() || !saved.is_object() || !beside.is_object()) return;
+    if (!options.config.empty() || !saved.is_object() || !config.is_object()) return;
     const auto plain = [](const Json& v) { return v.is_number() || v.is_bool() || v.is_string(); };
     for (const auto& [key, value] : saved.object()) {
-        const Json& other = beside[key];
+        const Json& other = config[key];
         if (changes_no_state(key, value) && changes_no_state(key, other)) continue;
         const bool numbers = value.is_number() && other.is_number();
         const bool same = numbers ? value.number() == other.number() : value.dump() == other.dump();

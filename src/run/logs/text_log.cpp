@@ -238,9 +238,9 @@ std::string qualifiers_of(const Json& record, const LogRecords& out) {
     return of;
 }
 
-/// Whether the relevant records have a step, or are counted.
+/// Whether the relevant records have numbers of steps, or are counted.
 struct Steps {
-    bool told = false, counted = false;
+    bool numbered = false, counted = false;
 };
 
 /// Reads one record of a log; records without a step are counted.
@@ -256,8 +256,8 @@ void read_record(const Json& record, Index counted, const std::string& place, St
     enter_keys(record, "", epoch, out);
     read_object(record, "", qualifiers_of(record, out), step < 0 ? counted : step, place, out);
     if (out.added() == before) return;
-    (step < 0 ? seen.counted : seen.told) = true;
-    if (seen.told && seen.counted)
+    (step < 0 ? seen.counted : seen.numbered) = true;
+    if (seen.numbered && seen.counted)
         out.fail(
             place,
             fmt::format(
@@ -319,8 +319,8 @@ void read_csv_log(std::string_view text, LogRecords& out) {
 
 /// The records of a trainer_state.json.
 const Json::Array& history(const Json& state, const LogRecords& out) {
-    const bool told = state.is_object() && state.contains("log_history");
-    if (!told || !state["log_history"].is_array())
+    const bool present = state.is_object() && state.contains("log_history");
+    if (!present || !state["log_history"].is_array())
         out.fail("'log_history'",
                  "is not a list of records, expected that of a trainer_state.json");
     return state["log_history"].array();

@@ -179,13 +179,14 @@ std::string first_difference(const Json& a, const Json& b, const std::string& at
         return fmt::format("{} has {}, expected {}", at, counted(of_b.size(), "element"),
                            of_a.size());
     }
-    const auto told = [](const Json& value, const char* missing) {
+    const auto described = [](const Json& value, const char* missing) {
         if (value.is_null()) return std::string(missing);
         const bool real = value.is_number() && !value.is_integer();
         return real ? fmt::format("{}", value.number()) : shortened(value.dump(), 60);
     };
     if (a.dump() == b.dump()) return {};
-    return fmt::format("{} is {}, expected {}", at, told(b, "not there"), told(a, "none"));
+    return fmt::format("{} is {}, expected {}", at, described(b, "not there"),
+                       described(a, "none"));
 }
 
 }  // namespace

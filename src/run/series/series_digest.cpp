@@ -93,10 +93,10 @@ std::string contents_digest(const fs::path& checkpoint) {
     add_path(module_folder(checkpoint).model, digest);
     std::error_code failed;
     if (!fs::is_directory(checkpoint, failed)) {  // config.json is among them
-        for (const fs::path& beside : tokenizer_files(checkpoint))
-            if (beside != checkpoint) add_file(beside, digest);
-        if (const fs::path beside = preprocessor_file(checkpoint); !beside.empty())
-            add_file(beside, digest);
+        for (const fs::path& file : tokenizer_files(checkpoint))
+            if (file != checkpoint) add_file(file, digest);
+        if (const fs::path file = preprocessor_file(checkpoint); !file.empty())
+            add_file(file, digest);
     }
     return digest.text();
 }

@@ -417,13 +417,13 @@ std::vector<Evidence> evidence(const SavedTrace& trace,
 /// what attention reads.
 std::set<std::string> numbers_of(const SavedTrace& trace, NormPlacement placement) {
     std::set<std::string> out;
-    std::set<std::string_view> told;
-    if (!trace.states().empty()) told.insert("in");
+    std::set<std::string_view> present;
+    if (!trace.states().empty()) present.insert("in");
     for (const auto& [stage, pred] : stages_of(placement)) {
         if (!trace.stages().contains(stage)) continue;
         if (stage == "norm1" && trace.attention_inputs() && !normed_first(placement)) continue;
-        told.insert(stage);
-        out.insert(fmt::format("{} {}", stage, told.contains(pred) ? pred : ""));
+        present.insert(stage);
+        out.insert(fmt::format("{} {}", stage, present.contains(pred) ? pred : ""));
     }
     // Post-norm layers are said to be such, whatever is measured.
     const bool said = trace.summary().has_attention || placement == NormPlacement::post;

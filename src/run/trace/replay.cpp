@@ -311,20 +311,20 @@ class Replay {
         const Tensor in = rows_of(trace().states(), layer);
         const bool first = normed_first(placement_);
         const Tensor normed = first ? stage("norm1", layer) : Tensor();
-        std::set<std::string_view> told;
-        const auto tell = [&](std::string_view name, std::string_view pred, const Tensor& x) {
+        std::set<std::string_view> emitted;
+        const auto emit = [&](std::string_view name, std::string_view pred, const Tensor& x) {
             if (!x.defined()) return;
-            told.insert(name);
-            observer_.on_hidden({layer, name, told.contains(pred) ? pred : "", x});
+            emitted.insert(name);
+            observer_.on_hidden({layer, name, emitted.contains(pred) ? pred : "", x});
         };
-        tell("in", "", in);
-        if (first) tell("norm1", "", normed);
+        emit("in", "", in);
+        if (first) emit("norm1", "", normed);
         if (observer_.wants_rows(layer) || observer_.wants_attention(layer))
             attention(layer, in, normed);
         // `attention_inputs` of a layer without a norm before attention are its `in`.
-        const bool norm1_is_told = first || trace().attention_inputs();
+        const bool norm1_is_emitted = first || trace().attention_inputs();
         for (const auto& [name, pred] : stages_of(placement_))
-            if (name != "norm1" || !norm1_is_told) tell(name, pred, stage(name, layer));
+            if (name != "norm1" || !norm1_is_emitted) emit(name, pred, stage(name, layer));
         const Tensor out = rows_of(trace().states(), layer + 1);
         if (out.defined()) observer_.on_hidden({layer, "out", "", out});
     }

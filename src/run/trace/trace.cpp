@@ -95,11 +95,11 @@ void refuse_lists(const Checkpoint& file) {
 [[noreturn]] void refuse_unplaced(const std::string& source, const ArrayName& name) {
     constexpr std::string_view digits = "0123456789";
     const std::size_t first = name.rest.find_first_of(digits);
-    const std::size_t behind = name.rest.find_first_not_of(digits, first);
+    const std::size_t number_end = name.rest.find_first_not_of(digits, first);
     const bool several =
         name.rest.find_first_not_of("0123456789._-/[]") == std::string_view::npos &&
-        behind != std::string_view::npos &&
-        name.rest.find_first_of(digits, behind) != std::string_view::npos;
+        number_end != std::string_view::npos &&
+        name.rest.find_first_of(digits, number_end) != std::string_view::npos;
     throw FormatError(
         several
             ? fmt::format("{}: has two numbers, as what generate() returns: a step of each new "

@@ -1,4 +1,4 @@
-#include "work.hpp"
+#include "run_context.hpp"
 
 #include <fmt/format.h>
 #include <omp.h>
@@ -39,14 +39,14 @@ std::vector<std::string> wanted_metrics(const RunOptions& options) {
 
 }  // namespace
 
-Work begin(const RunOptions& options) {
-    Work work = begin(options, open_backend(options.device, options.products));
+RunContext begin(const RunOptions& options) {
+    RunContext context = begin(options, open_backend(options.device, options.products));
     if (std::string line = passed_over_devices(options.device); !line.empty())
-        work.warnings.push_back(std::move(line));
-    return work;
+        context.warnings.push_back(std::move(line));
+    return context;
 }
 
-Work begin(const RunOptions& options, const Backend& backend) {
+RunContext begin(const RunOptions& options, const Backend& backend) {
     if (options.memory > 0) return_freed_memory();
     return {.options = options,
             .backend = backend,
@@ -83,10 +83,10 @@ Index kept_maps(const RunOptions& options, Index layers, Index heads) {
     return all ? layers * heads : std::ssize(options.maps);
 }
 
-MeasurementSettings measurement_settings(const Work& work, Index layers, Index samples) {
-    const RunOptions& options = work.options;
+MeasurementSettings measurement_settings(const RunContext& context, Index layers, Index samples) {
+    const RunOptions& options = context.options;
     MeasurementSettings settings;
-    settings.metrics = work.metrics;
+    settings.metrics = context.metrics;
     settings.by_name = named(options.probes);
     settings.own_probes = options.own_probes;
     settings.heads = options.heads;
@@ -129,14 +129,14 @@ std::string largest_part(const MemoryNeeds& needs) {
 
 }  // namespace
 
-Index row_budget(const Work& work, const RunSizes& sizes, Index beside) {
+Index row_budget(const RunContext& context, const RunSizes& sizes, Index concurrent_trials) {
     const MemoryNeeds needs = needs_of(sizes);
-    const bool given = work.options.memory > 0, host = work.backend.host_memory();
+    const bool given = context.options.memory > 0, host = context.backend.host_memory();
     // The estimate may be twice the actual use: without --memory it must not refuse a run that
     // fits.
-    const double most = given ? double(work.memory) : 2 * double(work.backend.memory());
+    const double most = given ? double(context.memory) : 2 * double(context.backend.memory());
     const double program = host ? program_bytes() : 0,
-                 least = program + double(beside) * needs.total();
+                 least = program + double(concurrent_trials) * needs.total();
     if (least > most) {
         // A margin: the program's own share varies slightly between runs.
         const std::string enough = size(least + mib);
@@ -149,26 +149,28 @@ Index row_budget(const Work& work, const RunSizes& sizes, Index beside) {
                               size(most), why, enough)
                 : fmt::format(
                       "{}: {}, but the {} has {}{}; reduce --tokens, --samples or --probes.",
-                      work.options.subject.model, why, host ? "machine" : "device",
-                      size(double(work.backend.memory())), host ? of_each_process() : ""));
+                      context.options.subject.model, why, host ? "machine" : "device",
+                      size(double(context.backend.memory())), host ? of_each_process() : ""));
     }
-    const double share = std::max((double(work.memory) - program) / double(beside), needs.total());
-    const Index threads = beside > 1 ? 1 : omp_get_max_threads();
+    const double share =
+        std::max((double(context.memory) - program) / double(concurrent_trials), needs.total());
+    const Index threads = concurrent_trials > 1 ? 1 : omp_get_max_threads();
     return Index(left_for_rows(sizes, needs, share, threads, !host));
 }
 
-RunSettings run_settings(const Work& work, const RunSizes& sizes, Index beside) {
-    const RunOptions& options = work.options;
+RunSettings run_settings(const RunContext& context, const RunSizes& sizes,
+                         Index concurrent_trials) {
+    const RunOptions& options = context.options;
     RunSettings settings;
-    settings.memory = row_budget(work, sizes, beside);
+    settings.memory = row_budget(context, sizes, concurrent_trials);
     settings.first_layer = options.first_layer;
     settings.last_layer = options.last_layer;
     settings.allow_nonfinite = options.allow_nonfinite;
-    if (beside > 1) return settings;
-    const Together together = samples_together(sizes, options.batch, double(settings.memory),
-                                               !work.backend.host_memory());
-    settings.batch = together.samples;
-    settings.memory = Index(together.memory);
+    if (concurrent_trials > 1) return settings;
+    const BatchPlan plan =
+        batch_plan(sizes, options.batch, double(settings.memory), !context.backend.host_memory());
+    settings.batch = plan.samples;
+    settings.memory = Index(plan.memory);
     return settings;
 }
 
