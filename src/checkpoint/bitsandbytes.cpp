@@ -38,9 +38,9 @@ constexpr std::string_view state_keys[] = {"quant_type",   "blocksize",        "
                                            "shape",        "nested_blocksize", "nested_dtype",
                                            "nested_offset"};
 
-State read_state(Beside& beside, const FourBitKind& kind) {
-    const RawTensor raw = beside.open(kind.state, {DType::u8}, 1);
-    const std::string name = beside.stem() + std::string(kind.state);
+State read_state(PackedTensors& packed, const FourBitKind& kind) {
+    const RawTensor raw = packed.open(kind.state, {DType::u8}, 1);
+    const std::string name = packed.stem() + std::string(kind.state);
     const Json said = Json::parse(text_of(raw.bytes.first(std::size_t(raw.count()))), name);
     State state;
     state.block = positive(said["blocksize"]);
@@ -55,7 +55,7 @@ State read_state(Beside& beside, const FourBitKind& kind) {
         !element_count(state.shape) ||
         nested != (state.nested_block > 0 && said["nested_offset"].is_number()) ||
         !is_one_of(said["nested_dtype"], {"float32"}))
-        beside.refuse(
+        packed.refuse(
             fmt::format("has the state {} beside it, expected the type {}, an even "
                         "blocksize and the shape of a matrix",
                         said.dump(), kind.name));
@@ -63,32 +63,32 @@ State read_state(Beside& beside, const FourBitKind& kind) {
 }
 
 /// The levels are those of the type: the library's kernels do not read them.
-void check_levels(Beside& beside, const FourBitKind& kind) {
+void check_levels(PackedTensors& packed, const FourBitKind& kind) {
     constexpr float rounding = 1e-6f;
-    const std::vector<float> stored = beside.numbers("weight.quant_map", {16});
+    const std::vector<float> stored = packed.numbers("weight.quant_map", {16});
     for (std::size_t q = 0; q < 16; ++q)
         if (!(std::abs(stored[q] - kind.levels[q]) <= rounding))
-            beside.refuse(fmt::format("has the level {} for code {} beside it, expected {} of {}",
+            packed.refuse(fmt::format("has the level {} for code {} beside it, expected {} of {}",
                                       stored[q], q, kind.levels[q], kind.name));
 }
 
 /// The largest magnitudes of blocks: floats, or codes of a table of 256 levels times the largest
 /// of their own block, plus an offset, each step rounded to float as the library does.
-ScaledLevels::Scales read_scales(Beside& beside, const State& state, std::int64_t count,
+ScaledLevels::Scales read_scales(PackedTensors& packed, const State& state, std::int64_t count,
                                  std::vector<RawTensor>& parts) {
     if (state.nested_block == 0) {
-        RawTensor raw = beside.take("weight.absmax", {DType::f32}, {count});
+        RawTensor raw = packed.take("weight.absmax", {DType::f32}, {count});
         parts.push_back(raw);
         return [bytes = raw.bytes](std::int64_t first, std::int64_t some, float* out) {
             for (std::int64_t i = 0; i < some; ++i)
                 out[i] = load<float>(bytes.data() + 4 * (first + i));
         };
     }
-    RawTensor raw = beside.take("weight.absmax", {DType::u8}, {count});
+    RawTensor raw = packed.take("weight.absmax", {DType::u8}, {count});
     parts.push_back(raw);
-    std::vector<float> table = beside.numbers("weight.nested_quant_map", {256});
+    std::vector<float> table = packed.numbers("weight.nested_quant_map", {256});
     const std::int64_t outer = (count - 1) / state.nested_block + 1;
-    const RawTensor largest = beside.take("weight.nested_absmax", {DType::f32}, {outer});
+    const RawTensor largest = packed.take("weight.nested_absmax", {DType::f32}, {outer});
     parts.push_back(largest);
     return [bytes = raw.bytes, table = std::move(table), outer = largest.bytes,
             block = state.nested_block,
@@ -102,25 +102,25 @@ ScaledLevels::Scales read_scales(Beside& beside, const State& state, std::int64_
 }
 
 Unpacked unpack_4bit(const Checkpoint& file, const std::string& name, const FourBitKind& kind) {
-    Beside beside(file, name, "weight");
-    if (!beside.has(kind.state)) return {};
-    const State state = read_state(beside, kind);
+    PackedTensors packed(file, name, "weight");
+    if (!packed.has(kind.state)) return {};
+    const State state = read_state(packed, kind);
     // Stored as bytes, or as another type of which the bytes are meant.
-    RawTensor codes = beside.open("weight", {DType::u8, DType::f16, DType::bf16, DType::f32}, 2);
+    RawTensor codes = packed.open("weight", {DType::u8, DType::f16, DType::bf16, DType::f32}, 2);
     const std::int64_t count = state.shape[0] * state.shape[1];
     const auto bytes = std::int64_t(std::size_t(codes.count()) * bytes_of(codes.dtype));
     if (bytes != (count + 1) / 2)
-        beside.refuse(fmt::format("has {} bytes, expected {} for {} codes of four bits", bytes,
+        packed.refuse(fmt::format("has {} bytes, expected {} for {} codes of four bits", bytes,
                                   (count + 1) / 2, shape_text(state.shape)));
-    check_levels(beside, kind);
+    check_levels(packed, kind);
     std::vector<RawTensor> parts{std::move(codes)};
-    auto scales = read_scales(beside, state, (count - 1) / state.block + 1, parts);
+    auto scales = read_scales(packed, state, (count - 1) / state.block + 1, parts);
     auto matrix = std::make_shared<ScaledLevels>(state.shape[1], std::move(parts), kind.levels,
                                                  true, state.block, std::move(scales));
     return {
         name,
         packed_tensor(std::move(matrix), state.shape, fmt::format("bitsandbytes {}", kind.name)),
-        std::move(beside).used()};
+        std::move(packed).used()};
 }
 
 constexpr std::string_view bitsandbytes_keys[] = {

@@ -21,7 +21,7 @@ constexpr std::string_view weights_keys[] = {
     "dynamic",  "actorder", "observer",  "observer_kwargs", "scale_dtype", "zp_dtype"};
 
 /// What the groups say, together.
-struct ToldGroups {
+struct DeclaredGroups {
     std::set<int> bits;
     std::set<std::int64_t> groups;  ///< columns that share a scale; 0 is a row
     bool symmetric = false, asymmetric = false;
@@ -65,43 +65,44 @@ class PackedIntegers final : public GroupedIntegers {
 };
 
 /// The shape of the matrix is a tensor of its own.
-std::pair<std::int64_t, std::int64_t> read_shape(Beside& beside) {
-    const RawTensor raw = beside.take("weight_shape", {DType::i64, DType::i32}, {2});
+std::pair<std::int64_t, std::int64_t> read_shape(PackedTensors& packed) {
+    const RawTensor raw = packed.take("weight_shape", {DType::i64, DType::i32}, {2});
     std::array<double, 2> shape{};
     widen(raw, std::span<double>(shape));
     constexpr double most = 1 << 28;
     for (const double size : shape)
         if (!(size >= 1 && size <= most))
-            beside.refuse(
+            packed.refuse(
                 fmt::format("has a weight_shape with {} beside it, expected sizes from 1 "
                             "to {}",
                             size, most));
     return {std::int64_t(shape[0]), std::int64_t(shape[1])};
 }
 
-/// The only one of the told sizes of groups, or of a row, that gives so many scales.
-GroupedIntegers::Groups groups_of(const Beside& beside, std::int64_t columns, std::int64_t scales,
-                                  const ToldGroups& told) {
+/// The only one of the declared sizes of groups, or of a row, that gives so many scales.
+GroupedIntegers::Groups groups_of(const PackedTensors& packed, std::int64_t columns,
+                                  std::int64_t scales, const DeclaredGroups& declared) {
     std::set<std::int64_t> fitting;
-    for (const std::int64_t size : told.groups) {
+    for (const std::int64_t size : declared.groups) {
         const std::int64_t wide = size == 0 ? columns : std::min(size, columns);
         if (columns % wide == 0 && columns / wide == scales) fitting.insert(wide);
     }
     if (fitting.size() != 1)
-        beside.refuse(
+        packed.refuse(
             fmt::format("of {} columns has {} scales a row, expected as many as a "
                         "group_size of the configuration gives",
                         columns, scales));
     return {scales, *fitting.begin(), {}};
 }
 
-std::vector<std::int32_t> read_order(Beside& beside, std::int64_t columns, std::int64_t groups) {
-    std::vector<std::int32_t> of = beside.order("weight_g_idx", columns, groups);
+std::vector<std::int32_t> read_order(PackedTensors& packed, std::int64_t columns,
+                                     std::int64_t groups) {
+    std::vector<std::int32_t> of = packed.order("weight_g_idx", columns, groups);
     std::vector<std::int64_t> members(std::size_t(groups), 0);
     for (const std::int32_t g : of) ++members[std::size_t(g)];
     for (const std::int64_t count : members)
         if (count != columns / groups)
-            beside.refuse(
+            packed.refuse(
                 fmt::format("has a weight_g_idx beside it with a group of {} columns, "
                             "expected {} in each",
                             count, columns / groups));
@@ -110,53 +111,54 @@ std::vector<std::int32_t> read_order(Beside& beside, std::int64_t columns, std::
 
 std::int64_t words_for(std::int64_t codes, int bits) { return (codes * bits + 31) / 32; }
 
-Unpacked unpack_integers(const Checkpoint& file, const std::string& name, const ToldGroups& told) {
-    Beside beside(file, name, "weight_packed");
-    RawTensor codes = beside.open("weight_packed", {DType::i32}, 2);
-    const auto [rows, columns] = read_shape(beside);
+Unpacked unpack_integers(const Checkpoint& file, const std::string& name,
+                         const DeclaredGroups& declared) {
+    PackedTensors packed(file, name, "weight_packed");
+    RawTensor codes = packed.open("weight_packed", {DType::i32}, 2);
+    const auto [rows, columns] = read_shape(packed);
     std::vector<int> fitting;
-    for (const int some : told.bits)
+    for (const int some : declared.bits)
         if (codes.shape == std::vector{rows, words_for(columns, some)}) fitting.push_back(some);
     if (fitting.size() != 1)
-        beside.refuse(
+        packed.refuse(
             fmt::format("is {}, expected words for a matrix ({}, {}) of one of the "
                         "num_bits of the configuration",
                         shape_text(codes.shape), rows, columns));
     const int bits = fitting.front();
-    RawTensor scales = beside.open("weight_scale", {DType::f16, DType::bf16, DType::f32}, 2);
+    RawTensor scales = packed.open("weight_scale", {DType::f16, DType::bf16, DType::f32}, 2);
     if (scales.shape[0] != rows)
-        beside.refuse(fmt::format("has scales {} beside it, expected {} rows",
+        packed.refuse(fmt::format("has scales {} beside it, expected {} rows",
                                   shape_text(scales.shape), rows));
-    GroupedIntegers::Groups groups = groups_of(beside, columns, scales.shape[1], told);
+    GroupedIntegers::Groups groups = groups_of(packed, columns, scales.shape[1], declared);
     std::vector<RawTensor> parts{std::move(codes), std::move(scales)};
-    const bool zeros = beside.has("weight_zero_point");
-    if (zeros ? !told.asymmetric : !told.symmetric)
-        beside.refuse(
+    const bool zeros = packed.has("weight_zero_point");
+    if (zeros ? !declared.asymmetric : !declared.symmetric)
+        packed.refuse(
             fmt::format("has {} zero points beside it, expected what \"symmetric\" of the "
                         "configuration says",
                         zeros ? "the" : "no"));
     if (zeros)
         parts.push_back(
-            beside.take("weight_zero_point", {DType::i32}, {words_for(rows, bits), groups.count}));
-    if (beside.has("weight_g_idx")) {
-        if (!told.by_activation)
-            beside.refuse("has a weight_g_idx beside it, expected none without \"actorder\"");
-        groups.of = read_order(beside, columns, groups.count);
-    } else if (told.by_activation) {
-        beside.refuse("has no weight_g_idx beside it, expected one for the \"actorder\"");
+            packed.take("weight_zero_point", {DType::i32}, {words_for(rows, bits), groups.count}));
+    if (packed.has("weight_g_idx")) {
+        if (!declared.by_activation)
+            packed.refuse("has a weight_g_idx beside it, expected none without \"actorder\"");
+        groups.of = read_order(packed, columns, groups.count);
+    } else if (declared.by_activation) {
+        packed.refuse("has no weight_g_idx beside it, expected one for the \"actorder\"");
     }
-    for (const std::string_view other : {"input_scale", "input_zero_point"}) beside.pass(other);
-    std::string weight = beside.stem() + "weight";
+    for (const std::string_view other : {"input_scale", "input_zero_point"}) packed.pass(other);
+    std::string weight = packed.stem() + "weight";
     auto matrix =
         std::make_shared<PackedIntegers>(columns, std::move(parts), bits, std::move(groups));
     return {std::move(weight),
             packed_tensor(std::move(matrix), {rows, columns},
                           fmt::format("packed integers of {} bits", bits)),
-            std::move(beside).used()};
+            std::move(packed).used()};
 }
 
 /// Adds what the weights of a group say; false: they are of another kind.
-bool add_group(const Json& weights, ToldGroups& told) {
+bool add_group(const Json& weights, DeclaredGroups& declared) {
     const std::int64_t bits = positive(weights["num_bits"]);
     const Json &strategy = weights["strategy"], &size = weights["group_size"];
     const std::int64_t columns = positive(size);
@@ -168,22 +170,22 @@ bool add_group(const Json& weights, ToldGroups& told) {
         (by_group && columns == 0) || !weights["block_structure"].is_null() ||
         !(is_false(order) || dynamic || is_one_of(order, {"weight", "static"})))
         return false;
-    told.bits.insert(int(bits));
-    told.groups.insert(by_row ? 0 : columns);
+    declared.bits.insert(int(bits));
+    declared.groups.insert(by_row ? 0 : columns);
     const bool symmetric = weights["symmetric"].is_null() || is_true(weights["symmetric"]);
-    (symmetric ? told.symmetric : told.asymmetric) = true;
-    told.by_activation = told.by_activation || dynamic;
+    (symmetric ? declared.symmetric : declared.asymmetric) = true;
+    declared.by_activation = declared.by_activation || dynamic;
     return true;
 }
 
 Unpack obey_integers(const Json& said) {
-    ToldGroups told;
+    DeclaredGroups declared;
     const bool understood = all_groups(said, [&](const Json& format, const Json& weights) {
-        return says(format, "pack-quantized") && add_group(weights, told);
+        return says(format, "pack-quantized") && add_group(weights, declared);
     });
-    if (!understood || told.bits.empty()) return nullptr;
-    return [told](const Checkpoint& file, const std::string& name) {
-        return unpack_integers(file, name, told);
+    if (!understood || declared.bits.empty()) return nullptr;
+    return [declared](const Checkpoint& file, const std::string& name) {
+        return unpack_integers(file, name, declared);
     };
 }
 

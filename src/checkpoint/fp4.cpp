@@ -33,14 +33,14 @@ ScaledLevels::Scales scaled_e4m3(Bytes bytes, float factor, bool divided) {
 /// Hugging Face's parameter has rows and columns exchanged, OpenAI's own has not.
 Unpacked unpack_experts(const Checkpoint& file, const std::string& name, std::string_view blocks,
                         std::string_view scales, bool exchanged) {
-    Beside beside(file, name, blocks);
-    RawTensor codes = beside.open(blocks, {DType::u8}, 4);
+    PackedTensors packed(file, name, blocks);
+    RawTensor codes = packed.open(blocks, {DType::u8}, 4);
     const std::vector<std::int64_t> shape = codes.shape;
     if (shape[3] * 2 != mx_block)
-        beside.refuse(fmt::format("is {}, expected 16 bytes a block", shape_text(shape)));
-    RawTensor factors = beside.take(scales, {DType::u8}, {shape[0], shape[1], shape[2]});
+        packed.refuse(fmt::format("is {}, expected 16 bytes a block", shape_text(shape)));
+    RawTensor factors = packed.take(scales, {DType::u8}, {shape[0], shape[1], shape[2]});
     const std::int64_t columns = shape[2] * mx_block;
-    std::string weight = beside.stem();
+    std::string weight = packed.stem();
     const Bytes bytes = factors.bytes;
     auto matrix =
         std::make_shared<ScaledLevels>(columns, std::vector{std::move(codes), std::move(factors)},
@@ -50,7 +50,7 @@ Unpacked unpack_experts(const Checkpoint& file, const std::string& name, std::st
         std::swap(tensor.shape[1], tensor.shape[2]);
         std::swap(tensor.strides[1], tensor.strides[2]);
     }
-    return {std::move(weight), std::move(tensor), std::move(beside).used()};
+    return {std::move(weight), std::move(tensor), std::move(packed).used()};
 }
 
 constexpr std::string_view mxfp4_keys[] = {"quant_method", "modules_to_not_convert", "dequantize"};
@@ -65,26 +65,26 @@ Unpack obey_mxfp4(const Json& said) {
 }
 
 /// A matrix of `rows` x `columns` whose codes are `codes`.
-Unpacked blocks_of(Beside beside, RawTensor codes, std::string_view scale, bool powers,
+Unpacked blocks_of(PackedTensors packed, RawTensor codes, std::string_view scale, bool powers,
                    std::string_view factor, bool divided) {
     const std::int64_t rows = codes.shape[0], columns = codes.shape[1] * 2;
     const std::int64_t block = powers ? mx_block : nv_block;
     if (columns % block != 0)
-        beside.refuse(fmt::format("has {} columns, expected a multiple of {}", columns, block));
+        packed.refuse(fmt::format("has {} columns, expected a multiple of {}", columns, block));
     const std::vector<std::int64_t> shape{rows, columns / block};
-    RawTensor factors = powers ? beside.take(scale, {DType::u8, DType::f8_e8m0}, shape)
-                               : beside.take(scale, {DType::f8_e4m3}, shape);
-    const float whole = powers ? 1 : beside.number(factor);
-    std::string weight = beside.stem() + "weight";
-    beside.pass("input_global_scale");
-    beside.pass("input_scale");
+    RawTensor factors = powers ? packed.take(scale, {DType::u8, DType::f8_e8m0}, shape)
+                               : packed.take(scale, {DType::f8_e4m3}, shape);
+    const float whole = powers ? 1 : packed.number(factor);
+    std::string weight = packed.stem() + "weight";
+    packed.pass("input_global_scale");
+    packed.pass("input_scale");
     const Bytes bytes = factors.bytes;
     auto matrix = std::make_shared<ScaledLevels>(
         columns, std::vector{std::move(codes), std::move(factors)}, e2m1, false, block,
         powers ? powers_of_two(bytes) : scaled_e4m3(bytes, whole, divided));
     return {std::move(weight),
             packed_tensor(std::move(matrix), {rows, columns}, powers ? "MXFP4" : "NVFP4"),
-            std::move(beside).used()};
+            std::move(packed).used()};
 }
 
 /// compressed-tensors: `weight_global_scale` divides.
@@ -101,9 +101,9 @@ Unpack obey_compressed(const Json& said) {
     });
     if (!understood || powers == others) return nullptr;
     return [powers](const Checkpoint& file, const std::string& name) {
-        Beside beside(file, name, "weight_packed");
-        RawTensor codes = beside.open("weight_packed", {DType::u8}, 2);
-        return blocks_of(std::move(beside), std::move(codes), "weight_scale", powers,
+        PackedTensors packed(file, name, "weight_packed");
+        RawTensor codes = packed.open("weight_packed", {DType::u8}, 2);
+        return blocks_of(std::move(packed), std::move(codes), "weight_scale", powers,
                          "weight_global_scale", true);
     };
 }
@@ -130,10 +130,10 @@ Unpack obey_modelopt(const Json& said) {
         (groups.is_null() || (groups.is_object() && std::ranges::all_of(groups.object(), obeyed)));
     if (!understood) return nullptr;
     return [](const Checkpoint& file, const std::string& name) {
-        Beside beside(file, name, "weight");
-        if (!beside.has("weight_scale_2")) return Unpacked();
-        RawTensor codes = beside.open("weight", {DType::u8}, 2);
-        return blocks_of(std::move(beside), std::move(codes), "weight_scale", false,
+        PackedTensors packed(file, name, "weight");
+        if (!packed.has("weight_scale_2")) return Unpacked();
+        RawTensor codes = packed.open("weight", {DType::u8}, 2);
+        return blocks_of(std::move(packed), std::move(codes), "weight_scale", false,
                          "weight_scale_2", false);
     };
 }

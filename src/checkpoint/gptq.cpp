@@ -116,14 +116,14 @@ GroupedIntegers::Groups groups_of(std::int64_t in, std::int64_t size) {
 
 /// The group of each input.  Where the order of activations was not used, each library has its own
 /// opinion of whether it is read at all, so it must be the order of the inputs.
-std::vector<std::int32_t> read_order(Beside& beside, std::int64_t in,
+std::vector<std::int32_t> read_order(PackedTensors& packed, std::int64_t in,
                                      const GroupedIntegers::Groups& groups, bool by_activation) {
-    std::vector<std::int32_t> of = beside.order("g_idx", in, groups.count);
+    std::vector<std::int32_t> of = packed.order("g_idx", in, groups.count);
     bool in_order = true;
     for (std::int64_t i = 0; i < in; ++i)
         in_order = in_order && of[std::size_t(i)] == i / groups.size;
     if (!in_order && !by_activation)
-        beside.refuse(
+        packed.refuse(
             "has a g_idx that is not the order of the inputs, expected it to be where "
             "desc_act is false");
     if (in_order) of.clear();
@@ -132,13 +132,13 @@ std::vector<std::int32_t> read_order(Beside& beside, std::int64_t in,
 
 /// In the first version of the format zero points are stored less one, so that of 0 is the largest
 /// code: a library that adds without a carry, one that carries and one that adds afterwards differ.
-void check_zeros(Beside& beside, const RawTensor& zeros, std::int64_t outputs, int bits) {
+void check_zeros(PackedTensors& packed, const RawTensor& zeros, std::int64_t outputs, int bits) {
     const std::int64_t per_group = outputs * bits / 32;
     verify(zeros);
     for (std::int64_t g = 0; g < zeros.shape[0]; ++g)
         for (std::int64_t o = 0; o < outputs; ++o)
             if (code(zeros.bytes.data() + 4 * g * per_group, 1, bits, o) == (1u << bits) - 1)
-                beside.refuse(
+                packed.refuse(
                     fmt::format("has the zero point {} less one in group {} of output {}, of which "
                                 "libraries make different numbers, expected less than {}. Use a "
                                 "model of checkpoint_format gptq_v2",
@@ -153,29 +153,29 @@ struct GptqForm {
 };
 
 Unpacked unpack_gptq(const Checkpoint& file, const std::string& name, const GptqForm& form) {
-    Beside beside(file, name, "qweight");
-    RawTensor codes = beside.open("qweight", {DType::i32}, 2);
+    PackedTensors packed(file, name, "qweight");
+    RawTensor codes = packed.open("qweight", {DType::i32}, 2);
     const std::int64_t out = codes.shape[1], in = codes.shape[0] * 32 / form.bits;
     if (codes.shape[0] % form.bits != 0 || out % 32 != 0)
-        beside.refuse(
+        packed.refuse(
             fmt::format("is {}, expected a multiple of {} words for each of a multiple "
                         "of 32 outputs",
                         shape_text(codes.shape), form.bits));
     GroupedIntegers::Groups groups = groups_of(in, form.group);
     RawTensor scales =
-        beside.take("scales", {DType::f16, DType::bf16, DType::f32}, {groups.count, out});
-    RawTensor zeros = beside.take("qzeros", {DType::i32}, {groups.count, out * form.bits / 32});
-    if (form.added > 0) check_zeros(beside, zeros, out, form.bits);
-    if (beside.has("g_idx")) groups.of = read_order(beside, in, groups, form.by_activation);
-    if (!beside.has("g_idx") && form.by_activation)
-        beside.refuse("has no g_idx beside it, expected the order of its inputs");
-    std::string weight = beside.stem() + "weight";
+        packed.take("scales", {DType::f16, DType::bf16, DType::f32}, {groups.count, out});
+    RawTensor zeros = packed.take("qzeros", {DType::i32}, {groups.count, out * form.bits / 32});
+    if (form.added > 0) check_zeros(packed, zeros, out, form.bits);
+    if (packed.has("g_idx")) groups.of = read_order(packed, in, groups, form.by_activation);
+    if (!packed.has("g_idx") && form.by_activation)
+        packed.refuse("has no g_idx beside it, expected the order of its inputs");
+    std::string weight = packed.stem() + "weight";
     auto matrix = std::make_shared<Gptq>(
         in, std::vector{std::move(codes), std::move(zeros), std::move(scales)}, form.bits,
         std::move(groups), form.added);
     return {std::move(weight),
             packed_tensor(std::move(matrix), {out, in}, fmt::format("GPTQ of {} bits", form.bits)),
-            std::move(beside).used()};
+            std::move(packed).used()};
 }
 
 /// Keys that are obeyed, or say how the weights were found and how a server runs them.
@@ -257,18 +257,18 @@ Unpack obey_gptq(const Json& said) {
 }
 
 Unpacked unpack_awq(const Checkpoint& file, const std::string& name, std::int64_t group) {
-    Beside beside(file, name, "qweight");
-    RawTensor codes = beside.open("qweight", {DType::i32}, 2);
+    PackedTensors packed(file, name, "qweight");
+    RawTensor codes = packed.open("qweight", {DType::i32}, 2);
     const std::int64_t in = codes.shape[0], out = codes.shape[1] * 8;
     GroupedIntegers::Groups groups = groups_of(in, group);
     RawTensor scales =
-        beside.take("scales", {DType::f16, DType::bf16, DType::f32}, {groups.count, out});
-    RawTensor zeros = beside.take("qzeros", {DType::i32}, {groups.count, out / 8});
-    std::string weight = beside.stem() + "weight";
+        packed.take("scales", {DType::f16, DType::bf16, DType::f32}, {groups.count, out});
+    RawTensor zeros = packed.take("qzeros", {DType::i32}, {groups.count, out / 8});
+    std::string weight = packed.stem() + "weight";
     auto matrix = std::make_shared<Awq>(
         in, std::vector{std::move(codes), std::move(zeros), std::move(scales)}, std::move(groups));
     return {std::move(weight), packed_tensor(std::move(matrix), {out, in}, "AWQ of 4 bits"),
-            std::move(beside).used()};
+            std::move(packed).used()};
 }
 
 constexpr std::string_view awq_keys[] = {"quant_method",

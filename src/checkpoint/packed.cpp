@@ -29,13 +29,13 @@ constexpr std::array layouts{
 
 }  // namespace
 
-void Beside::refuse(const std::string& found) const {
+void PackedTensors::refuse(const std::string& found) const {
     checkpoint::refuse(file_.source(), fmt::format("tensor '{}' {}. Download the model and its "
                                                    "configuration again.",
                                                    name_, found));
 }
 
-RawTensor Beside::taken(std::string_view ending, std::initializer_list<DType> types) {
+RawTensor PackedTensors::taken(std::string_view ending, std::initializer_list<DType> types) {
     const std::string name = stem_ + std::string(ending);
     if (!file_.has(name)) refuse(fmt::format("has no '{}' beside it, expected one", name));
     RawTensor raw = file_.tensor(name);
@@ -52,8 +52,8 @@ RawTensor Beside::taken(std::string_view ending, std::initializer_list<DType> ty
     return raw;
 }
 
-RawTensor Beside::take(std::string_view ending, std::initializer_list<DType> types,
-                       const std::vector<std::int64_t>& shape) {
+RawTensor PackedTensors::take(std::string_view ending, std::initializer_list<DType> types,
+                              const std::vector<std::int64_t>& shape) {
     RawTensor raw = taken(ending, types);
     if (raw.shape != shape)
         refuse(fmt::format("has '{}{}' {} beside it, expected {}", stem_, ending,
@@ -61,8 +61,8 @@ RawTensor Beside::take(std::string_view ending, std::initializer_list<DType> typ
     return raw;
 }
 
-RawTensor Beside::open(std::string_view ending, std::initializer_list<DType> types,
-                       std::size_t dimensions) {
+RawTensor PackedTensors::open(std::string_view ending, std::initializer_list<DType> types,
+                              std::size_t dimensions) {
     RawTensor raw = taken(ending, types);
     if (raw.shape.size() != dimensions || raw.count() == 0)
         refuse(fmt::format("has '{}{}' {} beside it, expected {} dimensions that are not empty",
@@ -70,15 +70,15 @@ RawTensor Beside::open(std::string_view ending, std::initializer_list<DType> typ
     return raw;
 }
 
-std::vector<float> Beside::numbers(std::string_view ending,
-                                   const std::vector<std::int64_t>& shape) {
+std::vector<float> PackedTensors::numbers(std::string_view ending,
+                                          const std::vector<std::int64_t>& shape) {
     const RawTensor raw = take(ending, {DType::f32}, shape);
     std::vector<float> out(std::size_t(raw.count()));
     widen(raw, std::span(out));
     return out;
 }
 
-float Beside::number(std::string_view ending) {
+float PackedTensors::number(std::string_view ending) {
     const RawTensor raw = taken(ending, {DType::f32});
     if (raw.count() != 1)
         refuse(fmt::format("has '{}{}' {} beside it, expected one number", stem_, ending,
@@ -88,8 +88,8 @@ float Beside::number(std::string_view ending) {
     return number;
 }
 
-std::vector<std::int32_t> Beside::order(std::string_view ending, std::int64_t columns,
-                                        std::int64_t groups) {
+std::vector<std::int32_t> PackedTensors::order(std::string_view ending, std::int64_t columns,
+                                               std::int64_t groups) {
     std::vector<double> numbers(std::size_t(columns), 0);
     widen(take(ending, {DType::i32, DType::i64}, {columns}), std::span(numbers));
     std::vector<std::int32_t> of;
@@ -102,7 +102,7 @@ std::vector<std::int32_t> Beside::order(std::string_view ending, std::int64_t co
     return of;
 }
 
-void Beside::pass(std::string_view ending) {
+void PackedTensors::pass(std::string_view ending) {
     if (has(ending)) used_.push_back(stem_ + std::string(ending));
 }
 

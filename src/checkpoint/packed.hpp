@@ -30,10 +30,11 @@ struct PackedLayout {
     Unpack (*obey)(const Json& said);
 };
 
-/// The tensors beside the codes `name`, which ends in `ending`, as they are taken one by one.
-class Beside {
+/// The tensors of a packed matrix: its codes `name`, which ends in `ending`, and those beside them,
+/// as they are taken one by one.
+class PackedTensors {
   public:
-    Beside(const Checkpoint& file, const std::string& name, std::string_view ending)
+    PackedTensors(const Checkpoint& file, const std::string& name, std::string_view ending)
         : file_(file), name_(name), stem_(name.substr(0, name.size() - ending.size())) {
         used_.push_back(name);
     }
@@ -44,7 +45,7 @@ class Beside {
     /// is missing, has another shape, or none of the types.
     RawTensor take(std::string_view ending, std::initializer_list<DType> types,
                    const std::vector<std::int64_t>& shape);
-    /// The same of any shape, which has so many dimensions and elements.
+    /// As `take`, of any shape of so many dimensions that has elements.
     RawTensor open(std::string_view ending, std::initializer_list<DType> types,
                    std::size_t dimensions);
     /// One number.

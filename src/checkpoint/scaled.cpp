@@ -27,7 +27,7 @@ constexpr ScaleName scale_names[] = {
     {"SCB", 1.0 / 127},  // bitsandbytes: the largest magnitude of a row
 };
 /// No part of the weights: scales of activations, and how bitsandbytes stores rows.
-constexpr std::array<std::string_view, 4> beside_scales{"input_scale", "activation_scale",
+constexpr std::array<std::string_view, 4> other_tensors{"input_scale", "activation_scale",
                                                         "input_scale_ub", "weight_format"};
 constexpr std::string_view weight = "weight";
 
@@ -63,8 +63,8 @@ constexpr std::array<std::string_view, 26> known_keys{"quant_method",
 /// Rows and columns that share a scale.
 using Block = std::pair<std::int64_t, std::int64_t>;
 
-/// What a configuration says of scales.
-struct Told {
+/// What a configuration declares of scales.
+struct DeclaredScales {
     bool understood = false;
     bool only_blocks = false;  ///< no scale of a whole matrix or a row
     std::set<Block> blocks;
@@ -96,23 +96,24 @@ bool add_groups(const Json& said, std::set<Block>& blocks) {
     });
 }
 
-Told told_by(const Json& said) {
-    Told told;
+DeclaredScales declared_scales(const Json& said) {
+    DeclaredScales declared;
     const Json& method = said["quant_method"];
-    if (!method.is_string()) return told;
-    if (!has_only(said, known_keys)) return told;
+    if (!method.is_string()) return declared;
+    if (!has_only(said, known_keys)) return declared;
     const std::string& name = method.string();
     if (name == "fp8" || name == "fbgemm_fp8") {
-        told.understood = add_block(said["weight_block_size"], told.blocks);
-        told.only_blocks = !told.blocks.empty();
+        declared.understood = add_block(said["weight_block_size"], declared.blocks);
+        declared.only_blocks = !declared.blocks.empty();
     } else if (name == "compressed-tensors") {
-        told.understood = add_groups(said, told.blocks);
+        declared.understood = add_groups(said, declared.blocks);
     } else if (name == "modelopt") {
-        told.understood = said["quant_algo"].is_string() && said["quant_algo"].string() == "FP8";
+        declared.understood =
+            said["quant_algo"].is_string() && said["quant_algo"].string() == "FP8";
     } else if (name == "bitsandbytes") {
-        told.understood = is_true(said["load_in_8bit"]);
+        declared.understood = is_true(said["load_in_8bit"]);
     }
-    return told;
+    return declared;
 }
 
 bool is_float8(DType type) { return type == DType::f8_e4m3 || type == DType::f8_e5m2; }
@@ -128,7 +129,8 @@ std::int64_t blocks_of(std::int64_t extent, std::int64_t block) {
 
 /// The scales of the matrix `raw`.
 BlockScales scales_of(const std::string& name, const RawTensor& raw, const std::string& scale_name,
-                      RawTensor factors, double unit, const Told& told, const std::string& where) {
+                      RawTensor factors, double unit, const DeclaredScales& declared,
+                      const std::string& where) {
     const std::int64_t rows = raw.shape[0], columns = raw.shape[1];
     const std::string shape = shape_text(factors.shape);
     if (!is_scale(factors.dtype))
@@ -146,11 +148,11 @@ BlockScales scales_of(const std::string& name, const RawTensor& raw, const std::
                                                  blocks_of(columns, block.second)};
         if (factors.shape == expected) fitting.insert(block);
     };
-    if (!told.only_blocks) {
+    if (!declared.only_blocks) {
         consider(rows, columns);
         consider(1, columns);
     }
-    for (const Block& block : told.blocks) consider(block.first, block.second);
+    for (const Block& block : declared.blocks) consider(block.first, block.second);
     if (fitting.size() != 1)
         refuse(where, fmt::format(
                           "tensor '{}' is {}, expected one scale for all of '{}' {}, one for each "
@@ -180,7 +182,7 @@ struct ScaledWeights {
     std::vector<std::string> unscaled;
     std::unordered_set<std::string> used;
 
-    void add(const Checkpoint& file, const std::string& name, const Told& told) {
+    void add(const Checkpoint& file, const std::string& name, const DeclaredScales& declared) {
         if (name != weight && !name.ends_with(".weight")) return;
         const RawTensor raw = file.tensor(name);
         const bool eight_bits = is_float8(raw.dtype) || raw.dtype == DType::i8;
@@ -199,9 +201,9 @@ struct ScaledWeights {
                             name, found[0]->name, found[1]->name));
         const std::string scale = stem + std::string(found.front()->name);
         scales[name] = std::make_shared<const BlockScales>(scales_of(
-            name, raw, scale, file.tensor(scale), found.front()->unit, told, file.source()));
+            name, raw, scale, file.tensor(scale), found.front()->unit, declared, file.source()));
         used.insert(scale);
-        for (const std::string_view other : beside_scales)
+        for (const std::string_view other : other_tensors)
             if (file.has(stem + std::string(other))) used.insert(stem + std::string(other));
         if (const std::string layout = stem + "weight_format"; used.contains(layout))
             check_layout(file, layout);
@@ -215,10 +217,10 @@ std::shared_ptr<const Checkpoint> apply_scales(std::shared_ptr<const Checkpoint>
                                                std::vector<std::string>& warnings) {
     using namespace checkpoint;
     const Json& said = config[quantization_key];
-    const Told told = told_by(said);
-    if (!said.is_null() && !told.understood) return file;  // refused by name where it is read
+    const DeclaredScales declared = declared_scales(said);
+    if (!said.is_null() && !declared.understood) return file;  // refused by name where it is read
     ScaledWeights weights;
-    for (const std::string& name : file->names()) weights.add(*file, name, told);
+    for (const std::string& name : file->names()) weights.add(*file, name, declared);
     if (weights.scales.empty()) return file;
     if (!weights.unscaled.empty())
         refuse(

@@ -35,8 +35,8 @@ int exif_orientation(std::string_view exif) {
     for (std::size_t i = 0; i < entries; ++i) {  // at most 65535
         const std::size_t entry = first + 2 + 12 * i;
         if (numbers.at(entry, 2) != orientation || numbers.at(entry + 2, 2) != shorts) continue;
-        const std::uint32_t told = numbers.at(entry + 8, 2);
-        return told >= 1 && told <= 8 ? int(told) : 1;
+        const std::uint32_t value = numbers.at(entry + 8, 2);
+        return value >= 1 && value <= 8 ? int(value) : 1;
     }
     return 1;
 }

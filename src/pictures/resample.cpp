@@ -80,14 +80,14 @@ std::uint8_t byte_of(std::int32_t sum) {
     return std::uint8_t(std::clamp(sum >> weight_bits, 0, 255));
 }
 
-/// One pass over `lines` lines of values that are `step` bytes apart: along a row, where a line is
-/// a row, or along the columns.
-struct Pass {
+/// Lines along which values are read or written, rows or columns: how many, and the bytes from one
+/// line, and from one value of a line, to the next.
+struct LineStrides {
     std::size_t lines, line_step, value_step;
 };
 
-void resample(const std::vector<std::uint8_t>& in, Pass from, std::vector<std::uint8_t>& out,
-              Pass to, const std::vector<Neighbours>& all, std::size_t channels) {
+void resample(const std::vector<std::uint8_t>& in, LineStrides from, std::vector<std::uint8_t>& out,
+              LineStrides to, const std::vector<Neighbours>& all, std::size_t channels) {
     constexpr std::int32_t rounding = 1 << (weight_bits - 1);
     for (std::size_t line = 0; line < from.lines; ++line)
         for (std::size_t i = 0; i < all.size(); ++i)
