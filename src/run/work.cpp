@@ -154,7 +154,7 @@ Index row_budget(const Work& work, const RunSizes& sizes, Index beside) {
     }
     const double share = std::max((double(work.memory) - program) / double(beside), needs.total());
     const Index threads = beside > 1 ? 1 : omp_get_max_threads();
-    return Index(left_for_rows(sizes, needs, share, threads, !host));
+    return Index(left_for_rows(sizes, needs, share, threads, work.backend));
 }
 
 RunSettings run_settings(const Work& work, const RunSizes& sizes, Index beside) {
