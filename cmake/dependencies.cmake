@@ -1,4 +1,4 @@
-# All dependencies come from the distribution (README names the packages), or header-only from CMAKE_PREFIX_PATH.
+# All dependencies come from the distribution (tools/setup-debian names the packages), or header-only from CMAKE_PREFIX_PATH.
 find_package(Eigen3 3.4 REQUIRED NO_MODULE)
 find_package(fmt REQUIRED)
 find_package(ZLIB REQUIRED)

@@ -7,7 +7,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_UNITY_BUILD)
     add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
 endif()
 
-# Parts that compute have -O3; the others -O1, which compiles faster (PERFORMANCE.md, Building).
+# Parts that compute have -O3; the others -O1, which compiles faster (docs/performance-history.md, Building).
 set(TSDIAG_QUICK_TO_COMPILE $<$<CONFIG:Release>:-O1>)
 # Readers of files report their coverage to libFuzzer; in numerical loops that would slow the tests down.
 set(TSDIAG_FUZZED "")

@@ -466,6 +466,14 @@ class DeviceBackend final : public Backend {
         });
     }
 
+    std::optional<std::size_t> dense_workspace(Index n) const override {
+        select(index_);
+        try {
+            return gpu::workspace(n);
+        } catch (const OutOfMemory&) {
+            return std::nullopt;
+        }
+    }
     std::optional<std::vector<std::complex<double>>> eigenvalues(View a) const override {
         const Array<double> scratch = copied(a);
         return gpu::eigenvalues(scratch.data(), a.shape.rows);

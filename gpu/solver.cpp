@@ -72,12 +72,46 @@ class HostBuffer {
     void* data_;
 };
 
+constexpr auto no_vectors = CUSOLVER_EIG_MODE_NOVECTOR;
+constexpr auto lower_half = CUBLAS_FILL_MODE_LOWER;
+
+/// Bytes of a workspace, as the library says.  The arrays are not read.
+struct Sizes {
+    std::size_t on_device = 0, on_host = 0;
+};
+Sizes sizes_of_geev(const Library& library, Index n, const double* a = nullptr,
+                    const double* w = nullptr) {
+    Sizes out;
+    require(cusolverDnXgeev_bufferSize(library.handle, library.parameters, no_vectors, no_vectors,
+                                       n, CUDA_R_64F, a, n, CUDA_R_64F, w, CUDA_R_64F, nullptr, n,
+                                       CUDA_R_64F, nullptr, n, CUDA_R_64F, &out.on_device,
+                                       &out.on_host),
+            "Xgeev_bufferSize");
+    return out;
+}
+Sizes sizes_of_syevd(const Library& library, Index n, const double* a = nullptr,
+                     const double* w = nullptr) {
+    Sizes out;
+    require(cusolverDnXsyevd_bufferSize(library.handle, library.parameters, no_vectors, lower_half,
+                                        n, CUDA_R_64F, a, n, CUDA_R_64F, w, CUDA_R_64F,
+                                        &out.on_device, &out.on_host),
+            "Xsyevd_bufferSize");
+    return out;
+}
+Sizes sizes_of_getrf(const Library& library, Index n, const Complex* a = nullptr) {
+    Sizes out;
+    require(cusolverDnXgetrf_bufferSize(library.handle, library.parameters, n, n, CUDA_C_64F, a, n,
+                                        CUDA_C_64F, &out.on_device, &out.on_host),
+            "Xgetrf_bufferSize");
+    return out;
+}
+
 /// What a routine of the library works with, and its outcome.
 class Workspace {
   public:
     /// Waits for what this thread has asked the device for: then the routine may be called.
-    Workspace(const char* routine, std::size_t on_device, std::size_t on_host)
-        : routine_(routine), device(on_device), host(on_host), info(1) {
+    Workspace(const char* routine, Sizes bytes)
+        : routine_(routine), size(bytes), device(bytes.on_device), host(bytes.on_host), info(1) {
         synchronise();
     }
 
@@ -93,6 +127,7 @@ class Workspace {
     const char* routine_;
 
   public:
+    const Sizes size;
     const Array<std::byte> device;
     const HostBuffer host;
     const Array<int> info;
@@ -127,16 +162,12 @@ class Inverse {
             const View diagonal = column(part, n, 2 * (n + 1));
             gpu::affine(diagonal, diagonal, 1, part == re ? -theta.real() : -theta.imag());
         }
-        std::size_t on_device = 0, on_host = 0;
-        require(cusolverDnXgetrf_bufferSize(library_.handle, library_.parameters, n, n, CUDA_C_64F,
-                                            factors_.data(), n, CUDA_C_64F, &on_device, &on_host),
-                "Xgetrf_bufferSize");
-        const Workspace work("Xgetrf", on_device, on_host);
-        library_.finish(
-            cusolverDnXgetrf(library_.handle, library_.parameters, n, n, CUDA_C_64F,
-                             factors_.data(), n, pivots_.data(), CUDA_C_64F, work.device.data(),
-                             on_device, work.host.data(), on_host, work.info.data()),
-            "Xgetrf");
+        const Workspace work("Xgetrf", sizes_of_getrf(library_, n, factors_.data()));
+        library_.finish(cusolverDnXgetrf(library_.handle, library_.parameters, n, n, CUDA_C_64F,
+                                         factors_.data(), n, pivots_.data(), CUDA_C_64F,
+                                         work.device.data(), work.size.on_device, work.host.data(),
+                                         work.size.on_host, work.info.data()),
+                        "Xgetrf");
         exists_ = work.succeeded();
     }
 
@@ -198,21 +229,27 @@ std::optional<Sensitivity> iterate(const double* a, Index n, Complex theta, doub
 
 }  // namespace
 
+std::size_t workspace(Index n) {
+    const Library library = handle_of_thread(create);
+    const auto size = std::size_t(n);
+    const std::size_t values = size * sizeof(double), matrix = size * values, info = sizeof(int);
+    return std::max({matrix + 2 * values + info + sizes_of_geev(library, n).on_device,
+                     matrix + values + info + sizes_of_syevd(library, n).on_device,
+                     // a copy, the complex factors, pivots, two vectors
+                     3 * matrix + size * sizeof(std::int64_t) + 4 * values + 2 * info +
+                         sizes_of_getrf(library, n).on_device});
+}
+
 std::optional<std::vector<Complex>> eigenvalues(double* a, Index n) {
     const Library library = handle_of_thread(create);
-    const auto none = CUSOLVER_EIG_MODE_NOVECTOR;
     const Array<double> w(std::size_t(2 * n));  // real parts, then imaginary ones
-    std::size_t on_device = 0, on_host = 0;
-    require(cusolverDnXgeev_bufferSize(library.handle, library.parameters, none, none, n,
-                                       CUDA_R_64F, a, n, CUDA_R_64F, w.data(), CUDA_R_64F, nullptr,
-                                       n, CUDA_R_64F, nullptr, n, CUDA_R_64F, &on_device, &on_host),
-            "Xgeev_bufferSize");
-    const Workspace work("Xgeev", on_device, on_host);
-    library.finish(cusolverDnXgeev(library.handle, library.parameters, none, none, n, CUDA_R_64F, a,
-                                   n, CUDA_R_64F, w.data(), CUDA_R_64F, nullptr, n, CUDA_R_64F,
-                                   nullptr, n, CUDA_R_64F, work.device.data(), on_device,
-                                   work.host.data(), on_host, work.info.data()),
-                   "Xgeev");
+    const Workspace work("Xgeev", sizes_of_geev(library, n, a, w.data()));
+    library.finish(
+        cusolverDnXgeev(library.handle, library.parameters, no_vectors, no_vectors, n, CUDA_R_64F,
+                        a, n, CUDA_R_64F, w.data(), CUDA_R_64F, nullptr, n, CUDA_R_64F, nullptr, n,
+                        CUDA_R_64F, work.device.data(), work.size.on_device, work.host.data(),
+                        work.size.on_host, work.info.data()),
+        "Xgeev");
     if (!work.succeeded()) return std::nullopt;
     const std::vector<double> parts = w.host();
     std::vector<Complex> values;
@@ -223,18 +260,12 @@ std::optional<std::vector<Complex>> eigenvalues(double* a, Index n) {
 
 std::optional<std::vector<double>> symmetric_eigenvalues(double* a, Index n) {
     const Library library = handle_of_thread(create);
-    const auto none = CUSOLVER_EIG_MODE_NOVECTOR;
-    const auto half = CUBLAS_FILL_MODE_LOWER;
     const Array<double> w{std::size_t(n)};
-    std::size_t on_device = 0, on_host = 0;
-    require(
-        cusolverDnXsyevd_bufferSize(library.handle, library.parameters, none, half, n, CUDA_R_64F,
-                                    a, n, CUDA_R_64F, w.data(), CUDA_R_64F, &on_device, &on_host),
-        "Xsyevd_bufferSize");
-    const Workspace work("Xsyevd", on_device, on_host);
-    library.finish(cusolverDnXsyevd(library.handle, library.parameters, none, half, n, CUDA_R_64F,
-                                    a, n, CUDA_R_64F, w.data(), CUDA_R_64F, work.device.data(),
-                                    on_device, work.host.data(), on_host, work.info.data()),
+    const Workspace work("Xsyevd", sizes_of_syevd(library, n, a, w.data()));
+    library.finish(cusolverDnXsyevd(library.handle, library.parameters, no_vectors, lower_half, n,
+                                    CUDA_R_64F, a, n, CUDA_R_64F, w.data(), CUDA_R_64F,
+                                    work.device.data(), work.size.on_device, work.host.data(),
+                                    work.size.on_host, work.info.data()),
                    "Xsyevd");
     if (!work.succeeded()) return std::nullopt;
     return w.host();

@@ -10,6 +10,10 @@
 /// same eigenvalues and the same condition numbers.  Throws `OutOfMemory`.
 namespace tsdiag::gpu {
 
+/// Bytes on the device that each of the functions below takes at most beside a, a copy of it
+/// included.  Opens the library.
+std::size_t workspace(Index n);
+
 /// Overwrite a.  None where the library's iteration did not converge.
 std::optional<std::vector<std::complex<double>>> eigenvalues(double* a, Index n);
 std::optional<std::vector<double>> symmetric_eigenvalues(double* a, Index n);

@@ -3,7 +3,7 @@
 #     cmake -P tests/documentation.cmake
 #
 # every citation key in a comment is in docs/references.md, every link between documents leads to a file, CITATION.cff names
-# the papers behind the metrics, and it and the recipe for conda this version.
+# the papers behind the metrics, and it, the recipe for conda and the changelog this version.
 cmake_minimum_required(VERSION 3.25)
 get_filename_component(root ${CMAKE_CURRENT_LIST_DIR} DIRECTORY)
 set(broken "")
@@ -53,6 +53,10 @@ endif()
 file(READ ${root}/conda/meta.yaml recipe)
 if(NOT recipe MATCHES "{% set version = \"${version}\" %}")
     list(APPEND broken "conda/meta.yaml: its version is not ${version}")
+endif()
+file(READ ${root}/CHANGELOG.md changes)
+if(NOT changes MATCHES "\n## .${version}. - 20[0-9][0-9]-[0-9][0-9]-[0-9][0-9]\n")
+    list(APPEND broken "CHANGELOG.md: has no release ${version} with its date")
 endif()
 foreach(key TSE DEVIL POLY)
     string(REGEX MATCH "\\| \\[${key}\\] \\|[^\n]* arXiv ([0-9.]+)" found "${references}")

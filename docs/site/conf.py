@@ -1,5 +1,5 @@
 """The documents as a site: tools/docs.  Sphinx reads the Markdown of the repository as it is, and what is to be found
-beside each page, in which order, from the section "Further" of README.md: a document that is not there is an error."""
+beside each page, in which order, from the table "Further" of README.md: a document that is not there is an error."""
 
 import re
 
@@ -20,8 +20,11 @@ html_extra_path = ["index.html"]
 def add_contents(app, name, source):
     if name != root_doc:
         return
-    for group, entries in re.findall(r"^\*\*(.*?)\*\*(.*?)(?=^\*\*|\Z)", source[0].split("## Further")[1], re.M | re.S):
-        pages = "\n".join(re.findall(r"\]\(([^)]*)\.md\)", entries))
+    placed = set()
+    for group, entries in re.findall(r"^\| \*\*(.*?)\*\* \|(.*)\|$", source[0].split("## Further")[1], re.M):
+        pages = [page for page in re.findall(r"\]\(([^)]*)\.md\)", entries) if page not in placed]
+        placed.update(pages)
+        pages = "\n".join(pages)
         source[0] += f"\n```{{toctree}}\n:hidden:\n:caption: {group}\n\n{pages}\n```\n"
 
 

@@ -221,7 +221,11 @@ class Backend {
     virtual Later<std::vector<Survey>> survey(View a) const = 0;  ///< of each batch
 
     // Dense eigenvalue problems of one finite matrix a, (1, n, n) in float64, n >= 1.  A device
-    // throws `OutOfMemory` where there is no room for the workspace, some 8 matrices at most.
+    // throws `OutOfMemory` where there is no room for the workspace.
+
+    /// Bytes that each of them takes at most beside a; a device opens its library and asks it.  None
+    /// where there is no memory to open it.
+    virtual std::optional<std::size_t> dense_workspace(Index n) const = 0;
 
     /// All eigenvalues, a conjugate pair one after the other; none where the iteration of a
     /// device's library did not converge.  Cost 10 n^3.

@@ -137,7 +137,7 @@ std::string statements_markdown(std::span<const Examined> examined) {
         "# Statements\n\n"
         "Written by `tsdiag check --markdown`, which examines every claim of "
         "`src/claims/claims.cpp` at its own sizes with seed 0; a test compares the two.\n"
-        "**Holds* means: no counterexample in the draws and search steps, whose numbers `tsdiag "
+        "*Holds* means: no counterexample in the draws and search steps, whose numbers `tsdiag "
         "check` prints. This is not a proof; short proofs are named.  A reading with a star is "
         "sharper than the statement and is not counted.  The mutant of a reading is a change of "
         "the claimed side that the same examination finds false; a control breaks a hypothesis and "

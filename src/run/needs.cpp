@@ -172,15 +172,23 @@ MemoryNeeds needs_of(const RunSizes& s) {
 }
 
 double left_for_rows(const RunSizes& s, const MemoryNeeds& needs, double memory, Index threads,
-                     bool device) {
-    constexpr double largest_dense = 2048, vectors = 640, there = 10;  // as in src/attention
-    const double n = side_of(s), p = double(s.heads) * n * n * double(s.bytes);
+                     const Backend& backend) {
+    constexpr double largest_dense = 2048, vectors = 640;  // as in src/attention
+    const double n = side_of(s), matrix = n * n * wide;
+    const double p = double(s.heads) * n * n * double(s.bytes);
     const double rest = memory - (needs.total() - needs.blocks);
-    // n x n matrices: of the QR algorithm; of BDCSVD, with its copies and workspace
-    const double matrices = device ? 0 : s.dense ? 8 : n <= largest_dense ? 2 : 0;
-    double work = double(std::min(threads, s.heads)) * (matrices * n + 2 * vectors) * n * wide;
-    if (device && (s.dense || n <= largest_dense)) work += there * n * n * wide;  // of one head
-    return p <= rest / 2 && p + work > rest / 2 ? 2 * p - 1 : rest;
+    const bool host = backend.host_memory(), dense = s.dense || n <= largest_dense;
+    const auto all_eigenvalues = [&] {
+        return double(backend.dense_workspace(Index(n)).value_or(0));
+    };
+    // Of a head: of BDCSVD its copies and workspace, or of all eigenvalues.
+    const double solver = !host || !dense ? 0 : s.dense ? all_eigenvalues() : 2 * matrix;
+    double work = double(std::min(threads, s.heads)) * (solver + 2 * vectors * n * wide);
+    const auto fits = [&](double more) { return p + work + more <= rest / 2; };
+    constexpr double ample = 32;  // matrices
+    if (!host && dense && fits(0) && !fits(ample * matrix))
+        work += all_eigenvalues() + 2 * matrix;  // and P centred
+    return p <= rest / 2 && !fits(0) ? 2 * p - 1 : rest;
 }
 
 BatchPlan batch_plan(const RunSizes& s, Index wanted, double memory, bool device) {

@@ -40,9 +40,10 @@ struct MemoryNeeds {
 MemoryNeeds needs_of(const RunSizes& sizes);
 
 /// What remains of `memory` for row blocks and P.  P is kept only where the workspace of `threads`
-/// threads fits as well, on a device that of its solver for one head.
+/// threads fits as well, on a device that of its solver for one head: it is asked where that
+/// decides.
 double left_for_rows(const RunSizes& sizes, const MemoryNeeds& needs, double memory, Index threads,
-                     bool device);
+                     const Backend& backend);
 
 /// The batch size, and what then remains of `memory` for row blocks and P of one sample: `wanted`,
 /// or, if that is 0, enough samples for efficient products; fewer where their P and layer states

@@ -155,7 +155,7 @@ Index row_budget(const RunContext& context, const RunSizes& sizes, Index concurr
     const double share =
         std::max((double(context.memory) - program) / double(concurrent_trials), needs.total());
     const Index threads = concurrent_trials > 1 ? 1 : omp_get_max_threads();
-    return Index(left_for_rows(sizes, needs, share, threads, !host));
+    return Index(left_for_rows(sizes, needs, share, threads, context.backend));
 }
 
 RunSettings run_settings(const RunContext& context, const RunSizes& sizes,

@@ -269,6 +269,33 @@ class FailingLibrary : public testing::Test {
     }
 };
 
+TEST_F(FailingLibrary, TakesTheWorkspaceThatIsPlanned) {
+    for (const Index n : {1, 9, 40}) {
+        const Tensor inside = on(device(), gaussian(n + 1, 7)).row_range(1, n).col_range(1, n);
+        const auto solve = [&] {
+            device().eigenvalues(inside.view());
+            device().symmetric_eigenvalues(inside.view());
+            device().sensitivity(inside.view(), 0.5);
+        };
+        solve();
+        const std::size_t planned = *device().dense_workspace(n);
+        const auto with = [&](std::size_t bytes) {
+            const std::size_t taken = gpu::free_bytes() - bytes;
+            setenv("TSDIAG_EMULATED_TAKEN", std::to_string(taken).c_str(), 1);
+            bool enough = true;
+            try {
+                solve();
+            } catch (const OutOfMemory&) {
+                enough = false;
+            }
+            unsetenv("TSDIAG_EMULATED_TAKEN");
+            return enough;
+        };
+        EXPECT_TRUE(with(planned)) << n;
+        EXPECT_FALSE(with(planned - sizeof(int))) << n;
+    }
+}
+
 TEST_F(FailingLibrary, IsNoticed) {
     const Tensor a = on(device(), gaussian(12, 7));
     ASSERT_TRUE(dense_eigenvalue(a)->converged);

@@ -169,7 +169,7 @@ bool applies(const Problem& problem) {
 }
 
 Found second_with_norm(const Problem& problem, std::span<const Index> heads) {
-    const stored::Heads all(problem.p.matrix());
+    const stored::Heads& all = problem.host();
     const Which which = second_of(problem.known);
     const Found pairs = shared(problem.p.team(), std::ssize(heads), 2, [&](Index i) {
         const auto [second, norm] =

@@ -150,7 +150,7 @@ Found find(const Problem& problem, std::span<const Index> heads) {
         return one_matrix::by_classes(p, problem.known.row_stochastic,
                                       {problem.accuracy, problem.asked});
     };
-    if (!problem.on_device()) return each_kept(problem, heads, of);
+    if (!problem.on_device() || problem.for_host()) return each_kept(problem, heads, of);
     Found out(heads.size());
     for (std::size_t i = 0; i < heads.size(); ++i)
         if (problem.survey()[std::size_t(heads[i])].has_zero)

@@ -38,11 +38,12 @@ std::optional<Estimate> by_device(const Problem& problem, Index head) {
 Found by_device(const Problem& problem, std::span<const Index> heads) {
     stored::require_finite(problem.p.matrix(), 0);
     problem.p.backend().synchronise();
-    constexpr double matrices = 10;  // 8 of the solver, and P centred
-    const double n = double(problem.p.tokens()), one = matrices * n * n * sizeof(double);
+    const Index n = problem.p.tokens();
+    const std::optional<std::size_t> solver = problem.p.backend().dense_workspace(n);
+    const double centred = 2 * double(n * n) * sizeof(double);  // P, and what its means take
     const auto of = [&](Index i) { return by_device(problem, heads[std::size_t(i)]); };
     Found out;
-    if (double(heads.size()) * one <= problem.memory)
+    if (solver && double(heads.size()) * (double(*solver) + centred) <= problem.memory)
         out = stored::for_each_head<std::optional<Estimate>>(std::ssize(heads), of);
     else
         for (Index i = 0; i < std::ssize(heads); ++i) out.push_back(of(i));
@@ -53,23 +54,24 @@ Found by_device(const Problem& problem, std::span<const Index> heads) {
 }
 
 Found find(const Problem& problem, std::span<const Index> heads) {
-    if (problem.on_device()) return by_device(problem, heads);
+    if (problem.on_device() && !problem.for_host()) return by_device(problem, heads);
     return each_kept(problem, heads, [&](const View& p) { return by_host(problem, p); });
 }
 
 }  // namespace
 
 extern const Route dense = {
-    .about = {.name = "dense",
-              .applies = "P of at most 128 tokens, lambda_2 also of at most 2048 if Arnoldi does "
-                         "not certify; delta on a device; elsewhere on request",
-              .certifies =
-                  "proof: a Stein inequality for all eigenvalues but the leading ones, the "
-                  "theorems of Bauer-Fike or Elsner for these; for delta Weyl's; "
-                  "lambda_2 on a device (cuSOLVER) to first order: its condition number "
-                  "times rounding and residual",
-              .cost = "70 n^3; delta 3 n^3",
-              .on_request = true},
+    .about =
+        {.name = "dense",
+         .applies = "P of at most 128 tokens, lambda_2 also of at most 2048 if Arnoldi does "
+                    "not certify; delta on a device; elsewhere on request",
+         .certifies =
+             "proof: a Stein inequality for all eigenvalues but the leading ones, the "
+             "theorems of Bauer-Fike or Elsner for these; for delta Weyl's; of a P on a device of "
+             "more than 64 tokens, lambda_2 by cuSOLVER to first order: its condition number "
+             "times rounding and residual",
+         .cost = "70 n^3; delta 3 n^3",
+         .on_request = true},
     .applies = applies,
     .find = find};
 

@@ -8,7 +8,8 @@ namespace tsdiag::spectra {
 
 bool in_step(const Problem& problem) {
     constexpr Index longest = 4096;  // beyond, the block of a device that has one basis is slow
-    if (!problem.on_device() || !problem.kept || !problem.allows("arnoldi")) return false;
+    if (!problem.on_device() || !problem.kept || problem.for_host() || !problem.allows("arnoldi"))
+        return false;
     if (problem.p.columns() > longest) return false;
     return problem.for_norm() || problem.known.row_stochastic ||
            problem.p.tokens() > one_matrix::dense_below;

@@ -1,5 +1,6 @@
 #pragma once
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -12,6 +13,12 @@ namespace tsdiag::spectra {
 
 enum class Sought { second_eigenvalue, centred_norm };
 
+/// What is found out once about a P that is kept, for both numbers.
+struct Facts {
+    std::vector<Survey> surveys;
+    std::optional<stored::Heads> host;
+};
+
 /// The heads of one attention, and the resources for them.
 struct Problem {
     const AttentionOperator& p;
@@ -23,15 +30,26 @@ struct Problem {
     /// Of each head, delta where it was found beside lambda_2: filled by the search for lambda_2,
     /// read by the other.  Null: only one of them is sought.
     std::vector<std::optional<Estimate>>* beside = nullptr;
-    /// Of each head of a P that is kept, once it is asked for; empty before.
-    mutable std::vector<Survey> surveys = {};
+    std::shared_ptr<Facts> facts = std::make_shared<Facts>();
 
+    /// Of each head of a P that is kept.
     const std::vector<Survey>& survey() const {
-        if (surveys.empty()) surveys = p.backend().survey(p.matrix().view()).get();
-        return surveys;
+        if (facts->surveys.empty()) facts->surveys = p.backend().survey(p.matrix().view()).get();
+        return facts->surveys;
+    }
+    /// A P that is kept, in host memory.
+    const stored::Heads& host() const {
+        if (!facts->host) facts->host.emplace(p.matrix());
+        return *facts->host;
     }
 
     bool on_device() const { return !p.backend().host_memory(); }
+    /// A P on a device, so small that the host finds and proves its spectrum from a copy sooner
+    /// than the device is asked for the products of an iteration (decision 132).
+    bool for_host() const {
+        constexpr Index largest = 64;
+        return on_device() && kept && asked == "auto" && p.columns() <= largest;
+    }
     bool for_norm() const { return sought == Sought::centred_norm; }
     /// Whether the solver of this name may be used: by choice or automatically.
     bool allows(std::string_view solver) const { return asked == "auto" || asked == solver; }
@@ -79,17 +97,17 @@ std::optional<Estimate> copied(const Problem& problem, Index head, const Of& of)
 /// of(P) for these heads of a P that is kept, in host memory.
 template <class Of>
 Found each_kept(const Problem& problem, std::span<const Index> heads, const Of& of) {
-    const Tensor& whole = problem.p.matrix();
+    const bool in_its_place = problem.on_device() && !problem.for_host();
     Found out;
-    if (problem.on_device() && std::ssize(heads) < whole.batch()) {
+    if (in_its_place && std::ssize(heads) < problem.p.heads()) {
         for (const Index k : heads) out.push_back(copied(problem, k, of));
         return out;
     }
-    const stored::Heads all(whole);
+    const stored::Heads& all = problem.host();
     out = shared(problem.p.team(), std::ssize(heads), 1,
                  [&](Index i) { return Found{of(all[heads[std::size_t(i)]])}; });
     for (std::optional<Estimate>& found : out)
-        if (found) found->on_host = problem.on_device();
+        if (found) found->on_host = in_its_place;
     return out;
 }
 

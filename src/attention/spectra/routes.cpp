@@ -155,9 +155,11 @@ Spectra solve_both(const AttentionOperator& p, double memory, double accuracy,
         return {near->restore(std::move(found.second)), near->restore(std::move(found.norm))};
     }
     std::vector<std::optional<Estimate>> norms(std::size_t(p.heads()));
+    const auto facts = std::make_shared<Facts>();
     const auto of = [&](Sought sought) {
         Problem problem = problem_of(p, sought, memory, accuracy, asked);
         problem.beside = &norms;
+        problem.facts = facts;
         return solve_here(std::move(problem));
     };
     std::vector<Estimate> second = of(Sought::second_eigenvalue);

@@ -114,7 +114,7 @@ std::vector<Estimate> spectral_radii(Tensor a, double accuracy, std::span<const 
 }
 
 bool applies(const spectra::Problem& problem) {
-    return problem.asked == "auto" && problem.on_device() && problem.kept &&
+    return problem.asked == "auto" && problem.on_device() && problem.kept && !problem.for_host() &&
            problem.p.columns() <= largest && (problem.for_norm() || problem.known.row_stochastic);
 }
 

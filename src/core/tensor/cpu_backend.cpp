@@ -644,6 +644,9 @@ class CpuBackend final : public Backend {
         return out;
     }
 
+    std::optional<std::size_t> dense_workspace(Index n) const override {
+        return std::size_t(8 * n * n) * sizeof(double);  // of the QR algorithm, and the copies
+    }
     std::optional<std::vector<std::complex<double>>> eigenvalues(View a) const override {
         return tsdiag::eigenvalues(elements(a), a.shape.rows);
     }
