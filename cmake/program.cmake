@@ -1,4 +1,4 @@
-file(GLOB cli CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cli/*.cpp)
+file(GLOB_RECURSE cli CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cli/*.cpp)
 find_package(Threads REQUIRED)
 set(commit ${CMAKE_COMMAND} -D SOURCE=${PROJECT_SOURCE_DIR} -D OUT=${PROJECT_BINARY_DIR}/generated/tsdiag_commit.h
     -P ${PROJECT_SOURCE_DIR}/cmake/commit.cmake)
@@ -9,7 +9,7 @@ add_executable(tsdiag_program ${cli})
 # Two units: the templates of CLI11 take most of the time of each, however few its sources are.
 set_target_properties(tsdiag_program PROPERTIES OUTPUT_NAME tsdiag UNITY_BUILD_BATCH_SIZE 21)
 add_dependencies(tsdiag_program tsdiag_commit)
-target_include_directories(tsdiag_program PRIVATE ${CLI11_INCLUDE} ${TOML_INCLUDE} ${PROJECT_BINARY_DIR}/generated)
+target_include_directories(tsdiag_program PRIVATE ${PROJECT_SOURCE_DIR}/src/cli ${CLI11_INCLUDE} ${TOML_INCLUDE} ${PROJECT_BINARY_DIR}/generated)
 target_link_libraries(tsdiag_program PRIVATE tsdiag Threads::Threads)
 tsdiag_precompile(tsdiag_program waiting OPTIONS -Wall -Wextra -Wpedantic -Wshadow ${TSDIAG_QUICK_TO_COMPILE})
 target_compile_definitions(tsdiag_program PRIVATE

@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "commands.hpp"
+#include "summary.hpp"
 #include "terminal.hpp"
 
 namespace tsdiag::cli {

@@ -1,14 +1,15 @@
 #include <fmt/format.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
 #include <clocale>
 #include <optional>
 #include <thread>
 
-#include "commands.hpp"
 #include "failure.hpp"
 #include "interruption.hpp"
+#include "program.hpp"
 #include "ranks.hpp"
 #include "terminal.hpp"
 #include "threads.hpp"
@@ -21,11 +22,10 @@ int run_program(int argc, const char* const* argv) {
     const std::optional<Launcher> started = launcher();
     mute(started && started->rank > 0);
     try {
-        bool json = false;
-        const Command command = parse(argc, argv, &json);
-        if (json) print_json_only();
-        if (started) return run_ranks(*started, command);
-        return run_command_of(command);
+        Program program({argv + std::min(argc, 1), argv + argc});
+        if (program.json()) print_json_only();
+        if (started) return run_ranks(*started, program.command());
+        return program.command().run();
     } catch (...) {
         const Failure failure = current_failure();
         if (!failure.message.empty()) say(fmt::format("tsdiag: {}", printable(failure.message)));

@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
-#include "command_options.hpp"
+#include "options.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/text.hpp"
 
-/// Options of the commands that run a model: probe, train.
+/// Options of the commands that run a model: probe, watch, train.
 namespace tsdiag::cli {
 namespace {
 
@@ -27,20 +27,6 @@ double parse_tolerance(const std::string& word) {
     return x;
 }
 
-/// "text:FILE, chars:FILE, ...", in lines of at most 60 characters.
-std::string kinds_of_data() {
-    std::string out;
-    std::size_t line = 0;
-    for (const DataKind& kind : data_kinds()) {
-        const std::string one = fmt::format(
-            "{}{}{}", kind.name, kind.argument.starts_with('[') ? "" : ":", kind.argument);
-        if (!out.empty()) out += line + one.size() > 56 ? ",\n" : ", ";
-        line = out.ends_with('\n') ? one.size() : line + 2 + one.size();
-        out += one;
-    }
-    return out;
-}
-
 std::string parse_route(const std::string& word) {
     std::string known = "auto";
     for (const SpectralRoute& route : spectral_routes()) {
@@ -52,7 +38,7 @@ std::string parse_route(const std::string& word) {
     throw UsageError(fmt::format("--spectra: '{}' is not one of {}.", word, known));
 }
 
-CLI::Option* fast(CLI::App* app, Products& products) {
+CLI::Option* fast(CLI::App& app, Products& products) {
     return value(app, "--fast", "TYPE",
                  "tf32 or bf16: round the factors of float32 products on a device",
                  [&](const std::string& t) { products = parse_products(t); });
@@ -60,7 +46,7 @@ CLI::Option* fast(CLI::App* app, Products& products) {
 
 }  // namespace
 
-void add_subject_options(CLI::App* app, SubjectOptions& subject) {
+void add_subject_options(CLI::App& app, SubjectOptions& subject) {
     const auto group = [](CLI::Option* option) { option->group("Model"); };
     group(text(app, "--config", subject.config, "FILE", "path of config.json if it is elsewhere"));
     group(value(app, "--n-heads", "N", "number of heads, if the file does not say",
@@ -72,7 +58,7 @@ void add_subject_options(CLI::App* app, SubjectOptions& subject) {
                 [&](const std::string& t) {
                     subject.memory_tokens = parse_count(t, "--memory-tokens", 1);
                 }));
-    group(app->add_option(
+    group(app.add_option(
                  "--ignore", subject.ignore,
                  "ignore a tensor or a key of config.json;\nrepeatable; * matches any characters")
               ->type_name("NAME")
@@ -82,15 +68,15 @@ void add_subject_options(CLI::App* app, SubjectOptions& subject) {
                "names of a known family for tensors that have others\n(docs/checkpoints.md)"));
 }
 
-void add_subject(CLI::App* app, SubjectOptions& subject) {
-    app->add_option("MODEL", subject.model,
-                    "Hugging Face directory, checkpoint, trace, or\nrandom:NAME[,key=value...]")
+void add_subject(CLI::App& app, SubjectOptions& subject) {
+    app.add_option("MODEL", subject.model,
+                   "Hugging Face directory, checkpoint, trace, or\nrandom:NAME[,key=value...]")
         ->required()
         ->type_name("");
     add_subject_options(app, subject);
 }
 
-void add_input(CLI::App* app, RunOptions& run) {
+void add_input(CLI::App& app, RunOptions& run) {
     const auto group = [](CLI::Option* option) { option->group("Input"); };
     group(text(
         app, "--input", run.input, "KIND",
@@ -123,7 +109,7 @@ void add_input(CLI::App* app, RunOptions& run) {
     group(text(app, "--mask", run.mask, "FILE.npy", "attention mask, (n) or (S, n), 1 = keep"));
 }
 
-void add_measurement(CLI::App* app, RunOptions& run) {
+void add_measurement(CLI::App& app, RunOptions& run) {
     const auto group = [](CLI::Option* option) { option->group("Measurement"); };
     group(value(app, "--layers", "A:B", "layers to measure, both ends included",
                 [&](const std::string& t) {
@@ -146,15 +132,15 @@ void add_measurement(CLI::App* app, RunOptions& run) {
         value(app, "--cross-check", "N",
               "recompute lambda2_abs of N heads per layer with the library Spectra",
               [&](const std::string& t) { run.cross_check = parse_count(t, "--cross-check", 1); }));
-    group(app->add_flag("--allow-nonfinite", run.allow_nonfinite,
-                        "report NaN in the data as notes, not as errors"));
+    group(app.add_flag("--allow-nonfinite", run.allow_nonfinite,
+                       "report NaN in the data as notes, not as errors"));
 }
 
-void add_trace(CLI::App* app, TraceOptions& trace) {
+void add_trace(CLI::App& app, TraceOptions& trace) {
     const auto group = [](CLI::Option* option) { option->group("Trace"); };
     group(text(app, "--attention", trace.attention, "NAME",
                "attention that forms P from queries and keys, or that P is"));
-    group(app->add_flag("--causal", trace.causal, "queries attend only up to their own position"));
+    group(app.add_flag("--causal", trace.causal, "queries attend only up to their own position"));
     group(value(app, "--scale", "X", "scale of the logits (default 1/sqrt(head dimension))",
                 [&](const std::string& t) { trace.scale = parse_number(t, "--scale"); }));
     group(value(app, "--a2", "X", "gain alpha^2 |W_V W_O|_F^2 / d (default: measured from sa.L)",
@@ -164,7 +150,7 @@ void add_trace(CLI::App* app, TraceOptions& trace) {
                 [&](const std::string& t) { trace.placement = placement_named(t); }));
 }
 
-void add_machine(CLI::App* app, ProbeCommand& probe) {
+void add_machine(CLI::App& app, ProbeOptions& probe) {
     const auto group = [](CLI::Option* option) { option->group("Machine"); };
     group(value(app, "--dtype", "TYPE", "f32 or f64 (default f32; for a trace, its own type)",
                 [&](const std::string& t) { probe.run.dtype = parse_dtype(t); }));
@@ -185,100 +171,18 @@ void add_machine(CLI::App* app, ProbeCommand& probe) {
               [&](const std::string& t) { probe.threads = parse_count(t, "--threads", 1, 1024); }));
 }
 
-void add_output(CLI::App* app, ProbeCommand& probe) {
+void add_output(CLI::App& app, ProbeOptions& probe) {
     const auto group = [](CLI::Option* option) { option->group("Output"); };
     group(text(app, "-o,--out", probe.out, "DIR", "output directory (default: NAME.tsdiag)"));
     add_paper(app, probe.look);
-    group(app->add_flag("--no-report", probe.no_report, "write tables only, no report"));
-    group(app->add_flag("--profile", probe.profile,
-                        "print the cost of each phase and metric, and write it to\nprofile.json "
-                        "(a trace that Perfetto opens)"));
-    group(
-        app->add_flag("--force", probe.force, "write into a directory that contains other files"));
-    group(app->add_flag("-q,--quiet", probe.quiet, "print errors only"));
-    group(app->add_flag("-v,--verbose", probe.verbose,
-                        "print everything that was recognised, ignored and assumed"));
+    group(app.add_flag("--no-report", probe.no_report, "write tables only, no report"));
+    group(app.add_flag("--profile", probe.profile,
+                       "print the cost of each phase and metric, and write it to\nprofile.json "
+                       "(a trace that Perfetto opens)"));
+    group(app.add_flag("--force", probe.force, "write into a directory that contains other files"));
+    group(app.add_flag("-q,--quiet", probe.quiet, "print errors only"));
+    group(app.add_flag("-v,--verbose", probe.verbose,
+                       "print everything that was recognised, ignored and assumed"));
 }
 
-void add_train(CLI::App* app, TrainCommand& train) {
-    TrainOptions& o = train.train;
-    add_subject(app, o.subject);
-    const auto group = [](const char* name) {
-        return [name](CLI::Option* option) { option->group(name); };
-    };
-    const auto count = [&](const char* names, const char* letter, const char* words, Index& out,
-                           Index least, Index most = no_limit) {
-        return value(app, names, letter, words, [&out, names, least, most](const std::string& t) {
-            out = parse_count(t, names, least, most);
-        });
-    };
-    const auto number = [&](const char* names, const char* words, double& out) {
-        return value(app, names, "X", words,
-                     [&out, names](const std::string& t) { out = parse_number(t, names); });
-    };
-    const auto data = group("Data");
-    const std::string kinds =
-        kinds_of_data() + ",\nor a folder with the layout of one (docs/train.md)";
-    data(text(app, "--data", o.data, "KIND", kinds.c_str()));
-    data(text(app, "--loss", o.loss, "LOSS", "lm, mlm or classify (default: depends on the data)"));
-    data(count("--tokens", "N", "tokens per sample (default: the model's maximum, up to 128)",
-               o.tokens, 1));
-    data(count("--batch", "B", "samples per step (default 8)", o.batch, 1, most_draws));
-    const auto rule = group("Optimiser");
-    rule(count("--steps", "T", "number of updates (default 1000)", o.steps, 1));
-    rule(number("--epochs", "instead of --steps: passes over a finite data set", o.epochs));
-    rule(number("--rate", "learning rate (default 1e-3)", o.schedule.rate));
-    rule(value(app, "--schedule", "NAME",
-               "cosine (default), linear, constant,\ninverse-sqrt or multistep",
-               [&](const std::string& t) { o.schedule.kind = schedule_named(t); }));
-    rule(count("--warmup", "T", "steps of linear warmup (default 0)", o.schedule.warmup, 0));
-    rule(number("--floor", "for cosine and linear: final fraction of the rate", o.schedule.floor));
-    rule(value(
-        app, "--milestones", "LIST", "for multistep: steps, separated by commas",
-        [&](const std::string& t) { o.schedule.milestones = parse_steps(t, "--milestones"); }));
-    rule(number("--factor", "for multistep: factor at each milestone (default 0.1)",
-                o.schedule.factor));
-    rule(number("--weight-decay", "weight decay of matrices (default 0.01)", o.adam.decay));
-    rule(number("--beta1", "default 0.9", o.adam.beta1));
-    rule(number("--beta2", "default 0.999", o.adam.beta2));
-    rule(number("--eps", "default 1e-8", o.adam.eps));
-    rule(number("--clip", "maximum norm of the gradient (default 1; 0: no clipping)", o.clip));
-    rule(number("--dropout", "dropout of the embedding and each branch (default 0)", o.dropout));
-    rule(value(app, "--seed", "K", "random seed of weights, samples and dropout (default 0)",
-               [&](const std::string& t) { o.seed = parse_seed(t, "--seed"); }));
-    const auto watch = group("Watching");
-    watch(count("--eval-every", "T", "steps between evaluations (default: at the end)",
-                o.eval_every, 1));
-    watch(count("--eval-samples", "S", "held-out samples for evaluation (default 64)",
-                o.eval_samples, 0, most_draws));
-    watch(
-        count("--probe-every", "T", "steps between probes (default: no probes)", o.probe_every, 1));
-    watch(count("--probe-samples", "S", "held-out samples for probes (default 1)", o.probe_samples,
-                1, most_draws));
-    watch(value(app, "--probes", "LIST", "core (default), all, or names (tsdiag list metrics)",
-                [&](const std::string& t) { o.probes = split(t, ','); }));
-    const auto machine = group("Machine");
-    machine(text(app, "--device", o.device, "NAME", "auto, cpu, cuda or cuda:N"));
-    machine(
-        value(app, "--threads", "N", "threads (default: one per core); results do not depend on it",
-              [&](const std::string& t) { train.threads = parse_count(t, "--threads", 1, 1024); }));
-    const auto output = group("Output");
-    output(app->add_option_function<std::string>(
-                  "-o,--out",
-                  [&](const std::string& t) {
-                      if (t.empty()) throw UsageError("--out: expected a directory.");
-                      o.directory = t;
-                  },
-                  "logs, checkpoints, report")
-               ->type_name("DIR")
-               ->required());
-    add_paper(app, train.look);
-    output(count("--save-every", "T",
-                 "steps between checkpoints (default: as --probe-every);\nalso at the end",
-                 o.save_every, 1));
-    output(app->add_flag("--resume", o.resume, "resume from the last checkpoint in DIR"));
-    output(app->add_flag("--force", train.force, "start over in a directory that contains files"));
-    output(app->add_flag("-q,--quiet", train.quiet, "print errors only"));
-    output(app->add_flag("-v,--verbose", train.verbose, "print progress even without a terminal"));
-}
 }  // namespace tsdiag::cli

@@ -1,22 +1,16 @@
 #pragma once
+#include <CLI/CLI.hpp>
 #include <cstdint>
+#include <functional>
 #include <limits>
-#include <map>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
-#include "tsdiag/claim.hpp"
-#include "tsdiag/cluster.hpp"
-#include "tsdiag/comparison.hpp"
-#include "tsdiag/experiment.hpp"
 #include "tsdiag/report.hpp"
 #include "tsdiag/run.hpp"
-#include "tsdiag/train.hpp"
-#include "tsdiag/training_log.hpp"
-#include "tsdiag/watch.hpp"
 
+/// Options that several commands have, and the values of options.
 namespace tsdiag::cli {
 
 /// Of a command whose units several processes compute.
@@ -25,7 +19,8 @@ struct SplitOptions {
     bool mixed = false;         ///< of machines with different instruction sets
 };
 
-struct ProbeCommand {
+/// Of `probe`, and of each checkpoint of `watch`.
+struct ProbeOptions {
     std::vector<std::string> models;  ///< several: checkpoints of one training
     std::vector<Index> steps;         ///< of the checkpoints; empty: read from them
     RunOptions run;
@@ -36,112 +31,27 @@ struct ProbeCommand {
     bool profile = false;  ///< tell what the time was spent on
     FigureStyle look;
 };
-struct WatchCommand {
-    std::string directory;
-    ProbeCommand probe;  ///< how each checkpoint is measured
-    WatchOptions alarms;
-    std::string on_alarm;  ///< of a shell; empty: none
-    double every = 30;     ///< seconds between looks
-    double settle = 10;    ///< seconds without a write, after which a checkpoint is complete
-    bool once = false;
-};
-struct InspectCommand {
-    SubjectOptions subject;
-    std::uint64_t seed = 0;
-};
-struct InitCommand {
-    std::string model, out;
-    std::uint64_t seed = 0;
-    bool force = false;
-};
-struct ListCommand {
-    std::string what;
-};
-struct InfoCommand {};
-struct ReportCommand {
-    std::string directory;
-    FigureStyle look;
-};
-struct ExportCommand {
-    std::string directory;
-    std::string to, out;  ///< `out` empty: standard output
-    bool force = false;
-};
-struct CompareCommand {
-    std::vector<std::string> results, assertions;
-    ComparisonOptions options;
-    std::string out;  ///< empty: no files
-    bool force = false, quiet = false;
-    FigureStyle look;
-};
-struct FigureCommand {
-    std::vector<std::string> names;  ///< empty: all
-    bool list = false;
-    ExperimentScale scale = ExperimentScale::quick;
-    std::map<std::string, std::string> readings;
-    SplitOptions split;
-    std::string model, data, device = "auto", out = "figures";
-    std::uint64_t seed = 0;
-    Index threads = 0;
-    bool force = false, quiet = false, verbose = false;
-    FigureStyle look;
-};
-struct GradientsCommand {
-    std::vector<std::string> files;
-    LogOptions log;
-    DispersionOptions dispersion;
-    std::string out = "gradients.tsdiag";
-    bool force = false, no_report = false, quiet = false;
-    FigureStyle look;
-};
-struct CheckCommand {
-    std::vector<std::string> names;
-    CheckSettings settings;
-    SplitOptions split;
-    std::string out;  ///< empty: no files
-    Index threads = 0;
-    bool list = false, markdown = false, strict = false, force = false, quiet = false;
-    FigureStyle look;
-};
-struct TrainCommand {
-    TrainOptions train;
-    Index threads = 0;
-    bool force = false, quiet = false, verbose = false;
-    FigureStyle look;
-};
-struct MergeCommand {
-    std::string directory;
-};
-struct StatusCommand {
-    std::string directory;
-};
-struct SubmitCommand {
-    std::vector<std::string> words;  ///< the command, with its options
-    SubmitOptions slurm;
-    bool dry_run = false;
-};
-struct TraceHookCommand {
-    std::string file;  ///< a Python source with the modules; empty: none
-};
-struct PrintCommand {
-    std::string text;
-    std::string of = {};  ///< the command that prints it; empty: help or version
-    std::string folder = {};
-    std::vector<std::pair<std::string, std::string>> files = {};  ///< in `folder`: name and text
-};
 
-using Command =
-    std::variant<ProbeCommand, WatchCommand, InspectCommand, InitCommand, ListCommand, InfoCommand,
-                 ReportCommand, ExportCommand, CheckCommand, CompareCommand, FigureCommand,
-                 TrainCommand, GradientsCommand, MergeCommand, StatusCommand, SubmitCommand,
-                 TraceHookCommand, PrintCommand>;
+/// An option whose text is parsed by `read`.
+CLI::Option* value(CLI::App& app, const char* names, const char* metavariable,
+                   const char* description, const std::function<void(const std::string&)>& read);
+CLI::Option* text(CLI::App& app, const char* names, std::string& out, const char* metavariable,
+                  const char* description);
 
-/// The only parser of argv.  Throws `UsageError` with the nearest command or option.  `json`, where
-/// given, receives whether --json is among the words.
-Command parse(int argc, const char* const* argv, bool* json = nullptr);
+// Groups of options that several commands have.
 
-/// The arguments of `tsdiag list`.
-const std::vector<std::string>& listed();
+/// --part and --mixed; those of a `group`, unless it is null.
+void add_split(CLI::App& app, SplitOptions& split, const char* group = nullptr);
+void add_subject_options(CLI::App& app, SubjectOptions& subject);
+/// The same, and MODEL.
+void add_subject(CLI::App& app, SubjectOptions& subject);
+void add_input(CLI::App& app, RunOptions& run);
+void add_measurement(CLI::App& app, RunOptions& run);
+void add_trace(CLI::App& app, TraceOptions& trace);
+void add_machine(CLI::App& app, ProbeOptions& probe);
+void add_output(CLI::App& app, ProbeOptions& probe);
+/// --style and --figure-width: how figures/ is drawn.
+void add_paper(CLI::App& app, FigureStyle& look);
 
 // Values of options; each throws `UsageError` naming `option`.
 constexpr Index no_limit = std::numeric_limits<Index>::max();

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <regex>
 
-#include "command_options.hpp"
+#include "options.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/file.hpp"
 
@@ -97,7 +97,7 @@ FigureStyle read_style(const std::string& file) {
 
 }  // namespace
 
-void add_paper(CLI::App* app, FigureStyle& look) {
+void add_paper(CLI::App& app, FigureStyle& look) {
     value(app, "--style", "FILE",
           "how figures/ looks: width, font, colours, TikZ (docs/figures.md)",
           [&](const std::string& t) { look = read_style(t); })

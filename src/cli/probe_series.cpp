@@ -3,11 +3,12 @@
 
 #include <algorithm>
 
-#include "commands.hpp"
 #include "json_outputs.hpp"
+#include "probing.hpp"
 #include "result_files.hpp"
 #include "series_parts.hpp"
 #include "split.hpp"
+#include "summary.hpp"
 #include "terminal.hpp"
 #include "tsdiag/checkpoint.hpp"
 #include "tsdiag/checkpoint_series.hpp"
@@ -23,14 +24,14 @@ namespace fs = std::filesystem;
 
 /// A process that computes units for the result of another: samples of the checkpoints that are not
 /// finished.
-int compute_units(const ProbeCommand& command, const CheckpointSeries& series,
+int compute_units(const ProbeOptions& probe, const CheckpointSeries& series,
                   const std::vector<std::optional<SeriesPart>>& finished, SplitJob& job,
                   const std::string& out) {
-    ProgressBar bar(command.quiet, command.verbose);
+    ProgressBar bar(probe.quiet, probe.verbose);
     const double count = double(series.members.size());
     for (std::size_t i = 0; i < series.members.size(); ++i) {
         if (finished[i]) continue;
-        RunOptions options = command.run;
+        RunOptions options = probe.run;
         options.subject.model = series.members[i].path;
         job.units().go_to(Index(i));
         options.units = &job.units();
@@ -41,7 +42,7 @@ int compute_units(const ProbeCommand& command, const CheckpointSeries& series,
         run(options);
     }
     bar.clear();
-    job.finish(out, command.quiet);
+    job.finish(out, probe.quiet);
     return 0;
 }
 
@@ -83,37 +84,37 @@ std::string notes_text(const Json& run, bool verbose) {
 
 }  // namespace
 
-int run_series(const ProbeCommand& command, const std::string& out) {
-    refuse_options_of_one(command);
-    const CheckpointSeries series = find_series(command.models, command.steps);
-    require_one_architecture(series, command.run.subject);
-    const std::string settings = settings_digest(command.run);
+int run_series(const ProbeOptions& probe, const std::string& out) {
+    refuse_options_of_one(probe);
+    const CheckpointSeries series = find_series(probe.models, probe.steps);
+    require_one_architecture(series, probe.run.subject);
+    const std::string settings = settings_digest(probe.run);
     std::vector<std::string> digests;
     for (const SeriesMember& member : series.members)
         digests.push_back(contents_digest(member.path) + "-" + settings);
-    SplitJob job(command.split, out, fmt::format("series {}", fmt::join(digests, " ")),
-                 command.run.device);
+    SplitJob job(probe.split, out, fmt::format("series {}", fmt::join(digests, " ")),
+                 probe.run.device);
     const auto place_of = [&](const SeriesMember& member) { return part_folder(out, member.step); };
     std::vector<std::optional<SeriesPart>> finished;
     for (std::size_t i = 0; i < digests.size(); ++i)
         finished.push_back(finished_part(place_of(series.members[i]), digests[i]));
-    if (job.computes_units_only() && !makes_result(command.split))
-        return compute_units(command, series, finished, job, out);
+    if (job.computes_units_only() && !makes_result(probe.split))
+        return compute_units(probe, series, finished, job, out);
 
-    OutputFolder directory(out, result_plan(command.force));
+    OutputFolder directory(out, result_plan(probe.force));
     finish_output(directory.folder() / parts_folder);
     for (std::size_t i = 0; i < digests.size(); ++i)
         if (!finished[i])
             OutputFolder(place_of(series.members[i]), part_plan());  // refuse it early
-    if (job.computes_units_only()) return compute_units(command, series, finished, job, out);
+    if (job.computes_units_only()) return compute_units(probe, series, finished, job, out);
 
-    ProgressBar bar(command.quiet, command.verbose);
+    ProgressBar bar(probe.quiet, probe.verbose);
     std::vector<SeriesPart> done;
     const double count = double(series.members.size());
     for (const SeriesMember& member : series.members) {
         std::optional<SeriesPart>& part = finished[done.size()];
         if (!part) {
-            RunOptions options = command.run;
+            RunOptions options = probe.run;
             options.subject.model = member.path;
             job.units().go_to(std::ssize(done));
             options.units = &job.units();
@@ -137,29 +138,28 @@ int run_series(const ProbeCommand& command, const std::string& out) {
     for (const SeriesPart& part : done) table.append(part.metrics, part.curves);
     Json run = series_run(series, done, table);
     write_tables({table, run}, directory.temporary());
-    if (!command.no_report)
-        for (const std::string& line :
-             write_report(table, run, directory.temporary(), command.look))
-            if (!command.quiet) say("tsdiag: " + printable(line));
+    if (!probe.no_report)
+        for (const std::string& line : write_report(table, run, directory.temporary(), probe.look))
+            if (!probe.quiet) say("tsdiag: " + printable(line));
     write_description(run, directory.temporary());
     require_unchanged_files();
     directory.commit();
-    job.finish_result(command.quiet);
+    job.finish_result(probe.quiet);
     print_json("probe", Json()
                             .set("out", out)
                             .set("checkpoints", std::ssize(done))
                             .set("findings", findings_json(series_verdict(table, run)))
                             .set("warnings", run["warnings"]));
-    if (command.quiet) return 0;
+    if (probe.quiet) return 0;
     const auto kept = std::ranges::count_if(done, &SeriesPart::kept);
     print(fmt::format("{} checkpoints, {} {} to {}{}\n", done.size(), series.unit,
                       series.members.front().step, series.members.back().step,
                       kept > 0 ? fmt::format("; {} reused from an earlier run", kept) : ""));
-    print(notes_text(run, command.verbose));
+    print(notes_text(run, probe.verbose));
     for (const Json& line : run["warnings"].array())
         print("! " + wrapped(printable(line.string()), terminal_width(), 2) + "\n");
-    print(findings_text(series_verdict(table, run), command.verbose));
-    const char* made = command.no_report ? "metrics.csv" : "report.html";
+    print(findings_text(series_verdict(table, run), probe.verbose));
+    const char* made = probe.no_report ? "metrics.csv" : "report.html";
     print(fmt::format("\n{}\n", styled(printable((fs::path(out) / made).string()), Style::bold)));
     return 0;
 }

@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "commands.hpp"
+#include "command.hpp"
 #include "failure.hpp"
 #include "interruption.hpp"
 #include "split.hpp"
@@ -26,19 +26,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view failed_word = "failed ", going_word = "going ";
-
-bool is_split(const Command& command) {
-    if (const auto* figure = std::get_if<FigureCommand>(&command)) return !figure->list;
-    if (const auto* check = std::get_if<CheckCommand>(&command)) return !check->list;
-    return std::holds_alternative<ProbeCommand>(command);
-}
-
-bool has_part(const Command& command) {
-    if (const auto* figure = std::get_if<FigureCommand>(&command)) return figure->split.parts > 0;
-    if (const auto* check = std::get_if<CheckCommand>(&command)) return check->split.parts > 0;
-    const auto* probe = std::get_if<ProbeCommand>(&command);
-    return probe && probe->split.parts > 0;
-}
 
 /// The ranks of a machine share its cores, unless the launcher has bound each to its own.
 void share_cores(const Ranks& ranks) {
@@ -77,20 +64,20 @@ Failure first_failure(const std::vector<std::string>& texts) {
 }
 
 /// The units, by all ranks; returns the failure of the first, if any.
-Failure compute(const Ranks& ranks, const Launcher& launcher, const Command& command) {
+Failure compute(const Ranks& ranks, const Launcher& launcher, Command& command) {
     std::vector<std::string> texts;
     try {
         require_equal(ranks, "versions", version());
         const auto& words = command_line();
         require_equal(ranks, "arguments",
                       fmt::format("{}", fmt::join(words.begin() + 1, words.end(), " ")));
-        if (has_part(command))
+        if (command.splitting()->options.parts > 0)
             throw UsageError(
                 fmt::format("--part: {} has started {} ranks, which share the units by "
                             "themselves; leave it out.",
                             launcher.name, launcher.size));
         participation().ranks = &ranks;
-        run_command_of(command);
+        command.run();
         all_gather(ranks, "");
         return {};
     } catch (const RankFailed& other) {
@@ -104,11 +91,11 @@ Failure compute(const Ranks& ranks, const Launcher& launcher, const Command& com
 }
 
 /// The result, by the first rank, of the units that are kept.
-Failure conclude(const Command& command, int& code) {
+Failure conclude(Command& command, int& code) {
     participation().ranks = nullptr;
     participation().after_all = true;
     try {
-        code = run_command_of(command);
+        code = command.run();
         return {};
     } catch (...) {
         return current_failure();
@@ -116,10 +103,6 @@ Failure conclude(const Command& command, int& code) {
 }
 
 }  // namespace
-
-int run_command_of(const Command& command) {
-    return std::visit([](const auto& chosen) { return run_command(chosen); }, command);
-}
 
 std::vector<std::string> all_gather(const Ranks& ranks, const std::string& text) {
     std::vector<std::string> texts = ranks.gather(std::string(going_word) + text);
@@ -138,15 +121,15 @@ void require_equal(const Ranks& ranks, const std::string& what, const std::strin
                                          what, all[0], all[r]));
 }
 
-int run_ranks(const Launcher& launcher, const Command& command) {
+int run_ranks(const Launcher& launcher, Command& command) {
     const bool first = launcher.rank == 0;
-    if (std::holds_alternative<PrintCommand>(command)) return first ? run_command_of(command) : 0;
+    if (command.only_prints()) return first ? command.run() : 0;
     const Ranks ranks(launcher);
     share_cores(ranks);
     share_devices(ranks);
     Failure failure;
     int code = done;
-    if (is_split(command)) {
+    if (command.splitting()) {
         share_machine_memory(ranks.local_size());
         failure = compute(ranks, launcher, command);
     } else {

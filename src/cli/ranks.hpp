@@ -2,17 +2,15 @@
 #include <string>
 #include <vector>
 
-#include "options.hpp"
+#include "command.hpp"
 #include "tsdiag/cluster.hpp"
 #include "tsdiag/team.hpp"
 
 /// A command that a launcher has started as several ranks.
 namespace tsdiag::cli {
 
-int run_command_of(const Command& command);
-
 /// Runs it as one of the ranks; returns the exit code, the same on each.
-int run_ranks(const Launcher& launcher, const Command& command);
+int run_ranks(const Launcher& launcher, Command& command);
 
 /// What the ranks say at one point of a command; collective.  Throws `RankFailed` where one of them
 /// has failed before it.

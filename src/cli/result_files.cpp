@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "commands.hpp"
+#include "command.hpp"
 #include "terminal.hpp"
 #include "tsdiag/checkpoint.hpp"
 #include "tsdiag/error.hpp"

@@ -181,14 +181,14 @@ fs::path part_folder(const fs::path& out, Index step) {
     return out / parts_folder / std::to_string(step);
 }
 
-void refuse_options_of_one(const ProbeCommand& command) {
-    if (!command.run.maps.empty())
+void refuse_options_of_one(const ProbeOptions& probe) {
+    if (!probe.run.maps.empty())
         throw UsageError("--maps: needs a single checkpoint; probe that checkpoint alone.");
-    if (command.run.trials > 1)
+    if (probe.run.trials > 1)
         throw UsageError(
             fmt::format("--trials {}: draws new weights, but checkpoints have fixed weights; use "
                         "--samples to draw new inputs.",
-                        command.run.trials));
+                        probe.run.trials));
 }
 
 OutputPlan part_plan() {

@@ -15,7 +15,7 @@
 namespace tsdiag::cli {
 
 /// Throws `UsageError` for options of a single model.
-void refuse_options_of_one(const ProbeCommand& command);
+void refuse_options_of_one(const ProbeOptions& probe);
 /// Where they lie in the folder of the result.
 constexpr const char* parts_folder = "checkpoints";
 std::filesystem::path part_folder(const std::filesystem::path& out, Index step);

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "commands.hpp"
+#include "command.hpp"
 #include "ranks.hpp"
 #include "terminal.hpp"
 #include "tsdiag/checkpoint_series.hpp"

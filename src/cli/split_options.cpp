@@ -2,7 +2,7 @@
 
 #include <tuple>
 
-#include "command_options.hpp"
+#include "options.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/text.hpp"
 
@@ -18,7 +18,7 @@ std::pair<Index, Index> parse_fraction(const std::string& text, std::string_view
     return {parse_count(numbers[0], option, 1, parts), parts};
 }
 
-void add_split(CLI::App* app, SplitOptions& split, const char* group) {
+void add_split(CLI::App& app, SplitOptions& split, const char* group) {
     const auto grouped = [&](CLI::Option* option) {
         if (group) option->group(group);
     };
@@ -27,25 +27,8 @@ void add_split(CLI::App* app, SplitOptions& split, const char* group) {
                   [&](const std::string& t) {
                       std::tie(split.part, split.parts) = parse_fraction(t, "--part");
                   }));
-    grouped(app->add_flag("--mixed", split.mixed,
-                          "several processes may have different instruction sets"));
-}
-
-void add_submit(CLI::App* app, SubmitCommand& submit) {
-    SubmitOptions& s = submit.slurm;
-    const auto count = [&](const char* name, const char* words, int& out) {
-        value(app, name, "N", words, [&out, name](const std::string& t) {
-            out = int(parse_count(t, name, 1, 1'000'000));
-        });
-    };
-    count("--nodes", "nodes (default 1)", s.nodes);
-    count("--ranks", "ranks per node (default 1, which uses all its cores)", s.tasks_per_node);
-    count("--cpus", "cores per rank (default: as the partition says)", s.cpus_per_task);
-    count("--array", "an array of N parts in place of MPI", s.parts);
-    text(app, "--time", s.time, "T", "time limit, as Slurm's --time");
-    text(app, "--partition", s.partition, "NAME", "partition");
-    text(app, "--account", s.account, "NAME", "account");
-    app->add_flag("--dry-run", submit.dry_run, "show the script, submit nothing");
+    grouped(app.add_flag("--mixed", split.mixed,
+                         "several processes may have different instruction sets"));
 }
 
 }  // namespace tsdiag::cli

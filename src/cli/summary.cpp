@@ -1,8 +1,9 @@
+#include "summary.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "commands.hpp"
 #include "terminal.hpp"
 #include "tsdiag/metric.hpp"
 #include "tsdiag/report.hpp"

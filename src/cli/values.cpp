@@ -24,6 +24,16 @@ bool read(std::string_view text, T& value) {
 
 }  // namespace
 
+CLI::Option* value(CLI::App& app, const char* names, const char* metavariable,
+                   const char* description, const std::function<void(const std::string&)>& read) {
+    return app.add_option_function<std::string>(names, read, description)->type_name(metavariable);
+}
+
+CLI::Option* text(CLI::App& app, const char* names, std::string& out, const char* metavariable,
+                  const char* description) {
+    return app.add_option(names, out, description)->type_name(metavariable);
+}
+
 Index parse_count(const std::string& text, std::string_view option, Index least, Index most) {
     Index value = 0;
     if (read(text, value) && value >= least && value <= most) return value;

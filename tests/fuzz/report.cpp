@@ -1,4 +1,4 @@
-#include "cli/commands.hpp"
+#include "cli/program.hpp"
 #include "fuzz.hpp"
 #include "tsdiag/output.hpp"
 
@@ -32,5 +32,5 @@ void examine(std::string_view input) {
     fuzz::folder().write("run/run.json", with_digests(files[0], files));
     for (std::size_t i = 1; i < files.size(); ++i)
         fuzz::folder().write(std::string("run/") + names[i], files[i]);
-    fuzz::accepts([&] { cli::run_command(cli::ReportCommand{directory.string(), {}}); });
+    fuzz::accepts([&] { cli::Program({"report", directory.string()}).command().run(); });
 }

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "commands.hpp"
+#include "command.hpp"
 #include "json_outputs.hpp"
 #include "terminal.hpp"
 #include "tsdiag/error.hpp"
@@ -13,6 +13,13 @@
 /// `status`: how far the processes of a command are.
 namespace tsdiag::cli {
 namespace {
+
+struct StatusCommand final : Command {
+    explicit StatusCommand(CLI::App& app);
+    int run() const override;
+
+    std::string directory;
+};
 
 constexpr double silent = 120;  // seconds without a word: a process that has ended unheard
 
@@ -63,16 +70,27 @@ void print_job(const JobStatus& job) {
 
 }  // namespace
 
-int run_command(const StatusCommand& command) {
-    const std::vector<JobStatus> jobs = job_status(command.directory);
+StatusCommand::StatusCommand(CLI::App& app) {
+    app.add_option("DIR", directory, "--out of that command")->required()->type_name("");
+}
+
+int StatusCommand::run() const {
+    const std::vector<JobStatus> jobs = job_status(directory);
     Json::Array all;
     for (const JobStatus& job : jobs) all.push_back(json_of(job));
     print_json_list("status", std::move(all));
     if (jobs.empty())
         print(fmt::format("{}: no command is under way there, and none was interrupted.\n",
-                          printable(command.directory)));
+                          printable(directory)));
     for (const JobStatus& job : jobs) print_job(job);
     return 0;
 }
+
+extern const CommandEntry status_command = {.name = "status",
+                                            .about = "progress of a command of several processes",
+                                            .examples = R"(Example:
+  tsdiag status figures)",
+                                            .make = made<StatusCommand>,
+                                            .rewrites_folder = true};
 
 }  // namespace tsdiag::cli

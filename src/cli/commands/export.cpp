@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "commands.hpp"
+#include "command.hpp"
 #include "json_outputs.hpp"
 #include "result_files.hpp"
 #include "terminal.hpp"
@@ -15,6 +15,15 @@ namespace tsdiag::cli {
 namespace {
 
 namespace fs = std::filesystem;
+
+struct ExportCommand final : Command {
+    explicit ExportCommand(CLI::App& app);
+    int run() const override;
+
+    std::string directory;
+    std::string to, out;  ///< `out` empty: standard output
+    bool force = false;
+};
 
 const ExportFormat& format_named(const std::string& name) {
     std::string known;
@@ -77,30 +86,48 @@ void write_files(const ExportCommand& command, const ExportFormat& format,
 
 }  // namespace
 
-int run_command(const ExportCommand& command) {
-    const ExportFormat& format = format_named(command.to);
-    const fs::path folder = command.directory;
+ExportCommand::ExportCommand(CLI::App& app) {
+    app.add_option("DIR", directory, "directory written by tsdiag")->required()->type_name("");
+    text(app, "--to", to, "FORMAT", "jsonl, parquet or tensorboard (docs/export.md)")->required();
+    text(app, "-o,--out", out, "PATH",
+         "output file of jsonl (default: standard output), or the directory");
+    app.add_flag("--force", force, "replace an existing file");
+}
+
+int ExportCommand::run() const {
+    const ExportFormat& format = format_named(to);
+    const fs::path folder = directory;
     std::error_code failed;
     if (!fs::is_directory(folder, failed))
         throw FormatError(fmt::format("{}: is not a directory, expected one written by tsdiag.",
                                       folder.string()));
-    require_place(command, format);
+    require_place(*this, format);
     const std::vector<ExportedFile> files =
         format.write(tables_of(folder, read_description(folder)));
-    if (format.files.empty() && !writes_file(command)) {
+    if (format.files.empty() && !writes_file(*this)) {
         print(files.front().content);
         return 0;
     }
-    write_files(command, format, files);
+    write_files(*this, format, files);
     Json::Array files_json;
     for (const ExportedFile& file : files) {
         Json one;
-        one.set("file", placed(command, file).string());
+        one.set("file", placed(*this, file).string());
         one.set("table", file.table.empty() ? Json() : Json(file.table));
         files_json.push_back(one.set("rows", file.rows));
     }
     print_json("export", Json().set("files", std::move(files_json)));
     return 0;
 }
+
+extern const CommandEntry export_command = {
+    .name = "export",
+    .about = "write the numbers of a result for other programs",
+    .examples = R"(Examples:
+  tsdiag export char-gpt.tsdiag --to jsonl --out char-gpt.jsonl
+  tsdiag export result --to jsonl | head -n 1
+  tsdiag export result --to parquet --out tables          metrics.parquet, curves.parquet
+  tsdiag export run.tsdiag --to tensorboard --out logs    tensorboard --logdir logs)",
+    .make = made<ExportCommand>};
 
 }  // namespace tsdiag::cli

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "commands.hpp"
+#include "command.hpp"
 #include "json_outputs.hpp"
 #include "result_files.hpp"
 #include "split.hpp"
@@ -16,6 +16,32 @@ namespace tsdiag::cli {
 namespace {
 
 namespace fs = std::filesystem;
+
+struct FigureCommand final : Command {
+    explicit FigureCommand(CLI::App& app);
+    int run() const override;
+    std::optional<Splitting> splitting() override {
+        if (list) return std::nullopt;
+        return Splitting{split, out};
+    }
+
+    std::vector<std::string> names;  ///< empty: all
+    bool list = false;
+    ExperimentScale scale = ExperimentScale::quick;
+    std::map<std::string, std::string> readings;
+    SplitOptions split;
+    std::string model, data, device = "auto", out = "figures";
+    std::uint64_t seed = 0;
+    Index threads = 0;
+    bool force = false, quiet = false, verbose = false;
+    FigureStyle look;
+};
+
+ExperimentScale parse_scale(const std::string& word) {
+    if (word == "quick") return ExperimentScale::quick;
+    if (word == "paper") return ExperimentScale::paper;
+    throw UsageError(fmt::format("--scale: '{}' is not quick or paper.", word));
+}
 
 std::string list_text() {
     std::vector<std::vector<std::string>> rows;
@@ -166,34 +192,94 @@ Json make(const FigureCommand& command, const ExperimentEntry& entry, Experiment
 
 }  // namespace
 
-int run_command(const FigureCommand& command) {
+FigureCommand::FigureCommand(CLI::App& app) {
+    app.add_option("NAME", names, "names from --list, or tse, devil, poly, law (default: all)")
+        ->type_name("");
+    app.add_flag("--list", list, "list the figures and their papers");
+    value(app, "--scale", "SCALE", "quick (default) or paper: sizes and number of trials",
+          [&](const std::string& t) { scale = parse_scale(t); });
+    app.add_option_function<std::vector<std::string>>(
+           "--reading",
+           [&](const std::vector<std::string>& all) {
+               for (const std::string& t : all) {
+                   const auto [key, text] = parse_reading(t, "--reading");
+                   if (!readings.emplace(key, text).second)
+                       throw UsageError(fmt::format("--reading: '{}' was given twice.", key));
+               }
+           },
+           "a size or an interpretation (docs/experiments.md)")
+        ->type_name("KEY=VALUE")
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+        ->expected(1);
+    value(app, "--trials", "T", "the same as --reading trials=T", [&](const std::string& t) {
+        readings["trials"] = std::to_string(parse_count(t, "--trials", 1, most_draws));
+    });
+    text(app, "--model", model, "PATH", "a checkpoint, for figures that use one");
+    text(app, "--data", data, "KIND",
+         "data for figures that train, as in tsdiag train (images:DIR,\nor a folder)");
+    value(app, "--seed", "K", "random seed (default 0)",
+          [&](const std::string& t) { seed = parse_seed(t, "--seed"); });
+    text(app, "--device", device, "NAME", "auto, cpu, cuda or cuda:N");
+    value(app, "--threads", "N", "threads (default: one per core); results do not depend on it",
+          [&](const std::string& t) { threads = parse_count(t, "--threads", 1, 1024); });
+    add_split(app, split);
+    text(app, "-o,--out", out, "DIR", "output directory, one folder per figure (default: figures)");
+    add_paper(app, look);
+    app.add_flag("--force", force, "write into directories that contain other files");
+    app.add_flag("-q,--quiet", quiet, "print errors only");
+    app.add_flag("-v,--verbose", verbose, "print the comparisons of every figure");
+}
+
+int FigureCommand::run() const {
     Json::Array output;
-    if (command.list) {
+    if (list) {
         for (const ExperimentEntry* entry : experiments()) output.push_back(head_json(*entry));
         print_json("figure", Json().set("figures", std::move(output)));
         print(list_text());
         return 0;
     }
-    if (command.threads > 0) use_threads(command.threads);
-    const std::vector<const ExperimentEntry*> all = chosen(command);
-    if (!command.model.empty() &&
+    if (threads > 0) use_threads(threads);
+    const std::vector<const ExperimentEntry*> all = chosen(*this);
+    if (!model.empty() &&
         std::ranges::none_of(all, [](const ExperimentEntry* e) { return e->takes_model; }))
         throw UsageError(fmt::format(
             "--model {}: none of these figures uses a model; devil.fig2a and devil.fig2b do.",
-            command.model));
+            model));
     // Invalid options are refused before any work.
     for (const ExperimentEntry* entry : all) {
-        if (makes_result(command.split)) directory_of(command, *entry);
-        const ExperimentOptions options = options_for(command, *entry, all);
+        if (makes_result(split)) directory_of(*this, *entry);
+        const ExperimentOptions options = options_for(*this, *entry, all);
         const ExperimentSetting setting(*entry, options);
     }
-    if (const std::string line = passed_over_devices(command.device);
-        !line.empty() && !command.quiet)
+    if (const std::string line = passed_over_devices(device); !line.empty() && !quiet)
         say("tsdiag: " + printable(line));
     for (const ExperimentEntry* entry : all)
-        output.push_back(make(command, *entry, options_for(command, *entry, all), all.size() == 1));
+        output.push_back(make(*this, *entry, options_for(*this, *entry, all), all.size() == 1));
     print_json("figure", Json().set("figures", std::move(output)));
     return 0;
 }
+
+namespace {
+
+std::vector<std::string> figure_names() {
+    std::vector<std::string> out;
+    for (const ExperimentEntry* entry : experiments()) out.emplace_back(entry->name);
+    return out;
+}
+
+}  // namespace
+
+extern const CommandEntry figure_command = {
+    .name = "figure",
+    .about = "figures of the papers, each claim next to the measurement",
+    .examples = R"(Examples:
+  tsdiag figure --list
+  tsdiag figure                                every figure, in about 15 minutes
+  tsdiag figure tse.fig3 --scale paper         1000 draws, as in the paper
+  tsdiag figure tse.fig2 --reading var_v=h/d --trials 50
+  tsdiag figure devil.fig2b --model examples/char-gpt)",
+    .make = made<FigureCommand>,
+    .names = figure_names,
+    .has_settings = true};
 
 }  // namespace tsdiag::cli

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "commands.hpp"
+#include "command.hpp"
 #include "json_outputs.hpp"
 #include "terminal.hpp"
 #include "threads.hpp"
@@ -18,6 +18,11 @@
 
 namespace tsdiag::cli {
 namespace {
+
+struct InfoCommand final : Command {
+    explicit InfoCommand(CLI::App&);
+    int run() const override;
+};
 
 std::string processor() {
     std::ifstream in("/proc/cpuinfo");
@@ -35,28 +40,11 @@ std::string found_on_path(const std::string& program) {
     return "not found: reports will have no SVG or PDF figures";
 }
 
-/// The folder may hold the pages of other programs.
-void write_pages(const PrintCommand& command) {
-    namespace fs = std::filesystem;
-    if (command.files.empty()) return;
-    const fs::path folder = place_of_folder(command.folder);
-    for (const auto& [name, page] : command.files) {
-        const fs::path file = folder / name;
-        const std::string_view first_word = std::string_view(page).substr(0, page.find(' '));
-        if (place_of_file(file) == FilePlace::replaced &&
-            !file_text(file, "a manual page").starts_with(fmt::format("{} TSDIAG", first_word)))
-            throw UsageError(
-                fmt::format("{}: was not written by tsdiag and would be overwritten; move it away, "
-                            "or choose another --out.",
-                            file.string()));
-    }
-    fs::create_directories(folder);
-    for (const auto& [name, page] : command.files) write_atomically(folder / name, page);
-}
-
 }  // namespace
 
-int run_command(const InfoCommand&) {
+InfoCommand::InfoCommand(CLI::App&) {}
+
+int InfoCommand::run() const {
     std::vector<std::vector<std::string>> rows{
         {"version", TSDIAG_VERSION},
         {"commit", commit()},
@@ -77,13 +65,9 @@ int run_command(const InfoCommand&) {
     return 0;
 }
 
-int run_command(const PrintCommand& command) {
-    write_pages(command);
-    if (command.of.empty()) print_document(command.text);
-    if (command.of.empty()) return 0;
-    print_json(command.of, Json().set("text", command.text));
-    print(command.text);
-    return 0;
-}
+extern const CommandEntry info_command = {.name = "info",
+                                          .about = "show version, build and devices",
+                                          .examples = "",
+                                          .make = made<InfoCommand>};
 
 }  // namespace tsdiag::cli

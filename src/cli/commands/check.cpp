@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <optional>
 
-#include "commands.hpp"
+#include "command.hpp"
 #include "json_outputs.hpp"
 #include "result_files.hpp"
 #include "split.hpp"
+#include "summary.hpp"
 #include "terminal.hpp"
 #include "threads.hpp"
 #include "tsdiag/claim.hpp"
@@ -17,6 +18,23 @@
 
 namespace tsdiag::cli {
 namespace {
+
+struct CheckCommand final : Command {
+    explicit CheckCommand(CLI::App& app);
+    int run() const override;
+    std::optional<Splitting> splitting() override {
+        if (list) return std::nullopt;
+        return Splitting{split, out};
+    }
+
+    std::vector<std::string> names;
+    CheckSettings settings;
+    SplitOptions split;
+    std::string out;  ///< empty: no files
+    Index threads = 0;
+    bool list = false, markdown = false, strict = false, force = false, quiet = false;
+    FigureStyle look;
+};
 
 constexpr int a_check_failed = 4, left_open = 5;
 constexpr double worth_saying = 3;  // seconds: shorter runs are not announced
@@ -189,40 +207,78 @@ std::vector<double> announced(const std::vector<const Claim*>& chosen,
 
 }  // namespace
 
-int run_command(const CheckCommand& command) {
-    const std::vector<const Claim*> chosen = resolve_claims(command.names);
-    if (command.list) {
+CheckCommand::CheckCommand(CLI::App& app) {
+    CheckSettings& s = settings;
+    app.add_option("NAME", names, "claims, or prefixes such as tse (default: all)")->type_name("");
+    app.add_flag("--list", list, "list names, statements, sources and sharp forms");
+    app.add_flag("--markdown", markdown, "print docs/statements.md");
+    const auto group = [](CLI::Option* option) { option->group("Examination"); };
+    group(
+        value(app, "--trials", "T", "draws per claim (default: the claim's own)",
+              [&](const std::string& t) { s.trials = parse_count(t, "--trials", 1, most_draws); }));
+    group(value(app, "--seed", "K", "random seed (default 0)",
+                [&](const std::string& t) { s.seed = parse_seed(t, "--seed"); }));
+    group(value(app, "--n", "N", "tokens",
+                [&](const std::string& t) { s.n = parse_count(t, "--n", 1); }));
+    group(value(app, "--d", "D", "width",
+                [&](const std::string& t) { s.d = parse_count(t, "--d", 1); }));
+    group(value(app, "--heads", "H", "number of heads, a divisor of the width",
+                [&](const std::string& t) { s.heads = parse_count(t, "--heads", 1); }));
+    group(value(app, "--dist", "NAME",
+                "distribution of the entries: gaussian, uniform, rademacher, torch\nor xavier",
+                [&](const std::string& t) { s.distribution = distribution(t); }));
+    group(value(app, "--range", "A:B", "sizes A, 2A, ... B to fit exponents over",
+                [&](const std::string& t) { s.range = parse_doubling(t, "--range"); }));
+    group(value(app, "--confidence", "C", "joint confidence of all intervals (default 0.95)",
+                [&](const std::string& t) { s.confidence = parse_number(t, "--confidence"); }));
+    group(value(app, "--trial", "T", "run only this trial, to reproduce a result",
+                [&](const std::string& t) { s.only = parse_count(t, "--trial", 0); }));
+    group(value(app, "--threads", "N", "number of threads (default: one per core)",
+                [&](const std::string& t) { threads = parse_count(t, "--threads", 1, 1024); }));
+    add_split(app, split, "Examination");
+    const auto output = [](CLI::Option* option) { option->group("Output"); };
+    output(text(app, "-o,--out", out, "DIR",
+                "output directory for claims.csv, claims.json and a report"));
+    add_paper(app, look);
+    output(app.add_flag("--strict", strict,
+                        "exit with code 4 if a statement is false,\n5 if one is not decided"));
+    output(app.add_flag("--force", force, "write into a directory that contains other files"));
+    output(app.add_flag("-q,--quiet", quiet, "print errors only"));
+}
+
+int CheckCommand::run() const {
+    const std::vector<const Claim*> chosen = resolve_claims(names);
+    if (list) {
         print_json("check", Json().set("claims", list_json(chosen)));
         print(list_text(chosen));
         return 0;
     }
-    if (command.threads > 0) use_threads(command.threads);
-    for (const Claim* claim : chosen) plan(*claim, command.settings);  // refuses before hours pass
+    if (threads > 0) use_threads(threads);
+    for (const Claim* claim : chosen) plan(*claim, settings);  // refuses before hours pass
     // Without a folder, ranks keep their units beside one named "check".
-    const std::string folder = command.out.empty() ? "check" : command.out;
-    if (command.out.empty() && command.split.parts > 0)
+    const std::string folder = out.empty() ? "check" : out;
+    if (out.empty() && split.parts > 0)
         throw UsageError("--part: needs --out DIR, where the parts meet.");
     const bool several = participation().ranks || participation().after_all;
     std::optional<SplitJob> job;
-    if (!command.out.empty() || several)
-        job.emplace(command.split, folder, settings_of(chosen, command.settings), "cpu");
+    if (!out.empty() || several) job.emplace(split, folder, settings_of(chosen, settings), "cpu");
     const bool computes_units_only = job && job->computes_units_only();
     std::optional<OutputFolder> directory;
-    if (!command.out.empty() && !computes_units_only)
-        directory.emplace(command.out, OutputPlan{.writes = {"claims.csv", "claims.json",
-                                                             "report.html", "figures/*"},
-                                                  .force = command.force});
-    const std::vector<double> parts = announced(chosen, command);
-    ProgressBar bar(command.quiet, false);
+    if (!out.empty() && !computes_units_only)
+        directory.emplace(
+            out, OutputPlan{.writes = {"claims.csv", "claims.json", "report.html", "figures/*"},
+                            .force = force});
+    const std::vector<double> parts = announced(chosen, *this);
+    ProgressBar bar(quiet, false);
     const Index count = std::ssize(chosen);
     if (job) job->units().begin(count);
     if (computes_units_only) {
         for (Index i; (i = job->units().next()) >= 0;) {
             bar.update({.phase = "check", .fraction = double(i) / double(count)});
-            examined_unit(chosen, command.settings, &*job, i);
+            examined_unit(chosen, settings, &*job, i);
         }
         bar.clear();
-        job->finish(folder, command.quiet);
+        job->finish(folder, quiet);
         return 0;
     }
     std::vector<Examined> examined;
@@ -230,33 +286,55 @@ int run_command(const CheckCommand& command) {
     for (Index i = 0; i < count; ++i) {
         bar.update({.phase = "check", .fraction = done});
         done += parts[std::size_t(i)];
-        examined.push_back(examined_unit(chosen, command.settings, job ? &*job : nullptr, i));
+        examined.push_back(examined_unit(chosen, settings, job ? &*job : nullptr, i));
     }
     bar.clear();
-    if (command.markdown) {
+    if (markdown) {
         print(statements_markdown(examined));
         if (job) job->finish_result(true);
         return 0;
     }
     if (directory) {
         write_atomically(directory->temporary() / "claims.csv", claims_csv(claim_rows(examined)));
-        const Json json = described(claims_json(examined, command.settings));
+        const Json json = described(claims_json(examined, settings));
         write_description(json, directory->temporary(), "claims.json");
         for (const std::string& line :
-             write_claims_report(examined, json, directory->temporary(), command.look))
-            if (!command.quiet) say("tsdiag: " + printable(line));
+             write_claims_report(examined, json, directory->temporary(), look))
+            if (!quiet) say("tsdiag: " + printable(line));
         directory->commit();
     }
-    if (job) job->finish_result(command.quiet);
+    if (job) job->finish_result(quiet);
     if (prints_json())
-        print_json("check", claims_json(examined, command.settings)
-                                .set("out", directory ? Json(command.out) : Json()));
-    if (!command.quiet) {
+        print_json("check",
+                   claims_json(examined, settings).set("out", directory ? Json(out) : Json()));
+    if (!quiet) {
         print(result_table(examined) + findings_text({claims_headline(examined)}, false) +
               remarks(examined) + "\n" + wrapped(legend, terminal_width(), 0) + "\n");
-        if (directory) print(fmt::format("\n{}\n", printable(command.out + "/report.html")));
+        if (directory) print(fmt::format("\n{}\n", printable(out + "/report.html")));
     }
-    return command.strict ? strict_code(examined) : 0;
+    return strict ? strict_code(examined) : 0;
 }
+
+namespace {
+
+std::vector<std::string> claim_names() {
+    std::vector<std::string> out;
+    for (const Claim* claim : claims()) out.emplace_back(claim->name);
+    return out;
+}
+
+}  // namespace
+
+extern const CommandEntry check_command = {.name = "check",
+                                           .about = "check the statements of the papers",
+                                           .examples = R"(Examples:
+  tsdiag check                            every statement, at its default sizes
+  tsdiag check devil.eq59 --n 2 --d 1     one statement, at chosen sizes
+  tsdiag check tse --dist rademacher --trials 10000 --out checked
+  tsdiag check poly.thm4.2 --range 32:1024
+  tsdiag check --list)",
+                                           .make = made<CheckCommand>,
+                                           .names = claim_names,
+                                           .has_settings = true};
 
 }  // namespace tsdiag::cli

@@ -3,7 +3,10 @@
 
 #include <algorithm>
 
-#include "manual.hpp"
+#include "command.hpp"
+#include "json_outputs.hpp"
+#include "terminal.hpp"
+#include "tsdiag/error.hpp"
 
 namespace tsdiag::cli {
 namespace {
@@ -14,15 +17,13 @@ struct Completed {
     std::vector<std::string> words;
 };
 
-std::vector<Completed> completed(const CLI::App& program,
-                                 const std::vector<Candidates>& candidates) {
+std::vector<Completed> completed(const CLI::App& program) {
     std::vector<Completed> out;
-    for (const CLI::App* app : program.get_subcommands([](const CLI::App*) { return true; })) {
-        Completed one{app->get_name(), app->get_description(), {}, {}};
-        for (const CLI::Option* option : app->get_options())
+    for (const CommandEntry* entry : commands()) {
+        Completed one{std::string(entry->name), entry->about, {}, {}};
+        for (const CLI::Option* option : program.get_subcommand(one.name)->get_options())
             if (!option->get_positional()) one.options.push_back(option);
-        for (const Candidates& c : candidates)
-            if (c.command == one.name) one.words = c.words;
+        if (entry->names) one.words = entry->names();
         out.push_back(std::move(one));
     }
     return out;
@@ -94,7 +95,7 @@ complete -F _tsdiag tsdiag
 }
 
 /// A description inside of the brackets of _arguments.
-std::string bracketed(std::string text) {
+std::string in_brackets(std::string text) {
     std::string out;
     for (const char c : text) {
         if (c == '[' || c == ']' || c == ':' || c == '\\') out += '\\';
@@ -110,12 +111,13 @@ std::string zsh(const std::vector<Completed>& all) {
         cases += fmt::format("        {})\n            _arguments -S", one.name);
         for (const CLI::Option* option : one.options) {
             const std::string value =
-                takes_value(*option) ? fmt::format(":{}:_files", bracketed(option->get_type_name()))
-                                     : "";
+                takes_value(*option)
+                    ? fmt::format(":{}:_files", in_brackets(option->get_type_name()))
+                    : "";
             const auto add = [&](const std::string& name) {
                 cases += " \\\n                " +
-                         quoted(fmt::format("*{}[{}]{}", name, bracketed(option->get_description()),
-                                            value));
+                         quoted(fmt::format("*{}[{}]{}", name,
+                                            in_brackets(option->get_description()), value));
             };
             for (const std::string& name : option->get_lnames()) add("--" + name);
             for (const std::string& name : option->get_snames()) add("-" + name);
@@ -172,15 +174,40 @@ std::string fish(const std::vector<Completed>& all) {
     return out;
 }
 
+struct CompletionCommand final : Command {
+    explicit CompletionCommand(CLI::App& app) : program(*app.get_parent()) {
+        app.add_option("SHELL", shell, "bash, zsh or fish")->required()->type_name("");
+    }
+    int run() const override;
+    bool only_prints() const override { return true; }
+
+    const CLI::App& program;
+    std::string shell;
+};
+
+int CompletionCommand::run() const {
+    const std::vector<Completed> all = completed(program);
+    const std::string script = shell == "bash"   ? bash(all)
+                               : shell == "zsh"  ? zsh(all)
+                               : shell == "fish" ? fish(all)
+                                                 : "";
+    if (script.empty()) throw UsageError(fmt::format("'{}' is not bash, zsh or fish.", shell));
+    print_json("completion", Json().set("text", script));
+    print(script);
+    return 0;
+}
+
+std::vector<std::string> shells() { return {"bash", "zsh", "fish"}; }
+
 }  // namespace
 
-std::string completion(const CLI::App& program, const std::vector<Candidates>& candidates,
-                       const std::string& shell) {
-    const std::vector<Completed> all = completed(program, candidates);
-    if (shell == "bash") return bash(all);
-    if (shell == "zsh") return zsh(all);
-    if (shell == "fish") return fish(all);
-    return "";
-}
+extern const CommandEntry completion_command = {
+    .name = "completion",
+    .about = "print a script that completes commands in a shell",
+    .examples = R"(Examples:
+  source <(tsdiag completion bash)
+  tsdiag completion fish | source)",
+    .make = made<CompletionCommand>,
+    .names = shells};
 
 }  // namespace tsdiag::cli

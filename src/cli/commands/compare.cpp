@@ -2,21 +2,34 @@
 
 #include <algorithm>
 
-#include "commands.hpp"
+#include "command.hpp"
 #include "json_outputs.hpp"
 #include "result_files.hpp"
+#include "summary.hpp"
 #include "terminal.hpp"
 #include "tsdiag/assertion.hpp"
 #include "tsdiag/comparison.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/file.hpp"
 #include "tsdiag/report.hpp"
+#include "tsdiag/text.hpp"
 #include "tsdiag/table_view.hpp"
 
 namespace tsdiag::cli {
 namespace {
 
 namespace fs = std::filesystem;
+
+struct CompareCommand final : Command {
+    explicit CompareCommand(CLI::App& app);
+    int run() const override;
+
+    std::vector<std::string> results, assertions;
+    ComparisonOptions options;
+    std::string out;  ///< empty: no files
+    bool force = false, quiet = false;
+    FigureStyle look;
+};
 
 constexpr int assertion_failed = 4;
 
@@ -167,59 +180,103 @@ OutputPlan comparison_plan(bool force) {
 
 }  // namespace
 
-int run_command(const CompareCommand& command) {
-    if (command.results.size() < 2 && command.assertions.empty())
+CompareCommand::CompareCommand(CLI::App& app) {
+    RowChoice& choice = options.choice;
+    app.add_option("RESULT", results,
+                   "folders of tsdiag probe or train, the first is what the others are compared\n"
+                   "with; DIR@STEP, DIR:LAYER and DIR:LAYER.HEAD are parts (LAYER: a number, last)")
+        ->required()
+        ->type_name("");
+    app.add_option("--assert", assertions,
+                   "exit with code 4 unless it holds: METRIC@STAGE:LAYER.HEAD < NUMBER, with\n"
+                   "LAYER a number, last, max, min or mean; B: or B-A: in front (repeatable)")
+        ->type_name("TEXT")
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+        ->expected(1);
+    value(app, "--layers", "A:B", "compare these layers only", [&](const std::string& t) {
+        choice.layers = true;
+        std::tie(choice.first_layer, choice.last_layer) = parse_layers(t, "--layers");
+    });
+    value(app, "--heads", "LIST", "compare these heads (0,3,8:11 or all), not means over heads",
+          [&](const std::string& t) {
+              choice.all_heads = t == "all";
+              if (!choice.all_heads) choice.heads = parse_indices(t, "--heads");
+          });
+    value(app, "--metrics", "LIST", "compare these metrics only",
+          [&](const std::string& t) { choice.metrics = split(t, ','); });
+    value(app, "--fdr", "Q", "false-discovery rate (default 0.05)",
+          [&](const std::string& t) { options.rate = parse_number(t, "--fdr"); });
+    const auto output = [](CLI::Option* option) { option->group("Output"); };
+    output(text(app, "-o,--out", out, "DIR", "output directory for csv, run.json and a report"));
+    add_paper(app, look);
+    output(app.add_flag("--force", force, "write into a directory that contains other files"));
+    output(app.add_flag("-q,--quiet", quiet, "print failed assertions and errors only"));
+}
+
+int CompareCommand::run() const {
+    if (results.size() < 2 && assertions.empty())
         throw UsageError(
             "compare: needs a second result to compare with, or --assert for a single one.");
-    if (command.results.size() > most_results)
-        throw UsageError(fmt::format("compare: {} results are more than {}.",
-                                     command.results.size(), most_results));
-    if (command.results.size() < 2 && !command.out.empty())
+    if (results.size() > most_results)
+        throw UsageError(
+            fmt::format("compare: {} results are more than {}.", results.size(), most_results));
+    if (results.size() < 2 && !out.empty())
         throw UsageError("--out: needs two results to compare.");
-    std::vector<Assertion> assertions;
-    for (const std::string& text : command.assertions)
-        assertions.push_back(parse_assertion(text, command.results.size()));
-    for (const std::string& metric : command.options.choice.metrics)
+    std::vector<Assertion> asserted;
+    for (const std::string& text : assertions)
+        asserted.push_back(parse_assertion(text, results.size()));
+    for (const std::string& metric : options.choice.metrics)
         if (!find_metric(metric))
             throw UsageError(
                 fmt::format("--metrics: '{}' is not a metric; see tsdiag list metrics.", metric));
     std::optional<OutputFolder> directory;
-    if (!command.out.empty()) directory.emplace(command.out, comparison_plan(command.force));
+    if (!out.empty()) directory.emplace(out, comparison_plan(force));
 
-    std::vector<MeasuredResult> results;
-    for (const std::string& argument : command.results) results.push_back(measured(argument));
+    std::vector<MeasuredResult> all;
+    for (const std::string& argument : results) all.push_back(measured(argument));
     Changes changes;
-    if (results.size() > 1) changes = compare(results, command.options);
+    if (all.size() > 1) changes = compare(all, options);
     std::vector<Judgement> judged;
-    for (const Assertion& assertion : assertions)
-        for (Judgement& one : judge(assertion, results)) judged.push_back(std::move(one));
+    for (const Assertion& assertion : asserted)
+        for (Judgement& one : judge(assertion, all)) judged.push_back(std::move(one));
     const bool failed = std::ranges::any_of(judged, [](auto& one) { return !one.holds; });
 
     Json run;
-    run.set("compared", results_json(results)).set("assertions", judgements_json(judged));
-    if (results.size() > 1) {
+    run.set("compared", results_json(all)).set("assertions", judgements_json(judged));
+    if (all.size() > 1) {
         const Json found = comparison_json(changes);
         for (const auto& [key, value] : found.object()) run.set(key, value);
     }
     print_json("compare", run);
     run = described(run);
     if (directory) {
-        write_atomically(directory->temporary() / "compare.csv", comparison_csv(changes, results));
-        for (const std::string& line : write_comparison(results, changes, judged_findings(judged),
-                                                        run, directory->temporary(), command.look))
+        write_atomically(directory->temporary() / "compare.csv", comparison_csv(changes, all));
+        for (const std::string& line : write_comparison(all, changes, judged_findings(judged), run,
+                                                        directory->temporary(), look))
             say("tsdiag: " + printable(line));
         write_description(run, directory->temporary());
         directory->commit();
     }
-    if (!command.quiet) print(comparison_text(results, changes, judged));
-    if (command.quiet || prints_json())
+    if (!quiet) print(comparison_text(all, changes, judged));
+    if (quiet || prints_json())
         for (const Judgement& one : judged)
             if (!one.holds) say("tsdiag: " + printable(one.sentence));
-    if (directory && !command.quiet)
+    if (directory && !quiet)
         print(fmt::format(
-            "\n{}\n",
-            styled(printable((fs::path(command.out) / "report.html").string()), Style::bold)));
+            "\n{}\n", styled(printable((fs::path(out) / "report.html").string()), Style::bold)));
     return failed ? assertion_failed : 0;
 }
+
+extern const CommandEntry compare_command = {
+    .name = "compare",
+    .about = "what differs between results, and assertions on them",
+    .examples = R"(Examples:
+  tsdiag compare before after                       what changed beyond scatter
+  tsdiag compare run@100 run@500 --out compared     two checkpoints of a series, with a page
+  tsdiag compare result:0 result:last               two layers
+  tsdiag compare base new --heads all --metrics delta,row_max
+  tsdiag compare run --assert "t_sim@out:last < 0.9"     exits 4 where that is false
+  tsdiag compare base new --assert "B-A: t_sim@out:max < 0.05")",
+    .make = made<CompareCommand>};
 
 }  // namespace tsdiag::cli

@@ -1,9 +1,11 @@
 #include <fmt/format.h>
 
-#include "commands.hpp"
+#include "command.hpp"
 #include "json_outputs.hpp"
+#include "probing.hpp"
 #include "result_files.hpp"
 #include "split.hpp"
+#include "summary.hpp"
 #include "terminal.hpp"
 #include "threads.hpp"
 #include "tsdiag/checkpoint.hpp"
@@ -15,14 +17,17 @@
 
 namespace tsdiag::cli {
 
-std::vector<std::string>& command_line() {
-    static std::vector<std::string> words;
-    return words;
-}
-
 namespace {
 
 namespace fs = std::filesystem;
+
+struct ProbeCommand final : Command {
+    explicit ProbeCommand(CLI::App& app);
+    int run() const override;
+    std::optional<Splitting> splitting() override { return Splitting{probe.split, probe.out}; }
+
+    ProbeOptions probe;
+};
 
 /// What the output directory is named after: for several checkpoints, the directory of the first.
 std::string named_by(const std::vector<std::string>& models) {
@@ -65,56 +70,74 @@ std::string default_directory(const std::string& model) {
     return (name.empty() || name == "." || name == ".." ? "model" : name) + ".tsdiag";
 }
 
-ProbeCommand with_held_out(ProbeCommand command) {
+ProbeOptions with_held_out(ProbeOptions command) {
     const std::string& model = command.models.front();
     if (!command.run.has_input() && !model.starts_with("random:"))
         command.run.own_input = held_out_input(model);
     return command;
 }
 
-int run_command(const ProbeCommand& command) {
-    if (command.threads > 0) use_threads(command.threads);
+ProbeCommand::ProbeCommand(CLI::App& app) {
+    app.add_option("MODEL", probe.models,
+                   "Hugging Face directory, checkpoint, trace,\nrandom:NAME[,key=value...]; "
+                   "several checkpoints\nof one training, or a directory of them")
+        ->required()
+        ->type_name("");
+    add_subject_options(app, probe.run.subject);
+    value(app, "--steps", "LIST", "steps of several checkpoints, if the files do not say",
+          [&](const std::string& t) { probe.steps = parse_steps(t, "--steps"); })
+        ->group("Model");
+    add_input(app, probe.run);
+    add_measurement(app, probe.run);
+    add_trace(app, probe.run.trace);
+    add_machine(app, probe);
+    add_split(app, probe.split, "Machine");
+    add_output(app, probe);
+}
+
+int ProbeCommand::run() const {
+    if (probe.threads > 0) use_threads(probe.threads);
     const std::string out =
-        command.out.empty() ? default_directory(named_by(command.models)) : command.out;
-    if (is_series(command.models)) {
-        if (command.profile)
+        probe.out.empty() ? default_directory(named_by(probe.models)) : probe.out;
+    if (is_series(probe.models)) {
+        if (probe.profile)
             throw UsageError("--profile: expects a single model; profile one checkpoint.");
-        return run_series(with_held_out(command), out);
+        return run_series(with_held_out(probe), out);
     }
-    if (!command.steps.empty())
+    if (!probe.steps.empty())
         throw UsageError(fmt::format("--steps: {} is a single model, expected several checkpoints.",
-                                     command.models.front()));
-    RunOptions options = with_held_out(command).run;
-    options.subject.model = the_model(command.models.front());
-    SplitJob job(command.split, out, settings_of_run(options), options.device);
+                                     probe.models.front()));
+    RunOptions options = with_held_out(probe).run;
+    options.subject.model = the_model(probe.models.front());
+    SplitJob job(probe.split, out, settings_of_run(options), options.device);
     std::optional<OutputFolder> directory;
-    if (makes_result(command.split)) directory.emplace(out, result_plan(command.force));
+    if (makes_result(probe.split)) directory.emplace(out, result_plan(probe.force));
     // One process makes a single pass over its samples, parts of which would read the weights anew:
     // it keeps the layers of one sample, and the units that others have begun.
-    if (job.computes_units_only() || job.begun() || options.trials > 1 || !command.profile)
+    if (job.computes_units_only() || job.begun() || options.trials > 1 || !probe.profile)
         options.units = &job.units();
     if (options.trials == 1) job.share_units();
-    ProgressBar bar(command.quiet, command.verbose);
+    ProgressBar bar(probe.quiet, probe.verbose);
     options.progress = [&bar](const Progress& progress) { bar.update(progress); };
     std::optional<Profile> profile;
-    if (command.profile) options.profile = &profile.emplace();
-    RunResult result = run(options);
+    if (probe.profile) options.profile = &profile.emplace();
+    RunResult result = tsdiag::run(options);
     bar.clear();
     if (job.computes_units_only()) {
-        job.finish(out, command.quiet);
+        job.finish(out, probe.quiet);
         return 0;
     }
 
     result.run = described(result.run);
     write_tables(result, directory->temporary());
     if (profile) profile->mark(Cost::phase, "tables");
-    if (!command.no_report) {
+    if (!probe.no_report) {
         Phases phases;
         phases.begin("report");
         Json::Array undrawn;
         for (const std::string& line :
-             write_report(result.table, result.run, directory->temporary(), command.look)) {
-            if (!command.quiet) say("tsdiag: " + printable(line));
+             write_report(result.table, result.run, directory->temporary(), probe.look)) {
+            if (!probe.quiet) say("tsdiag: " + printable(line));
             undrawn.emplace_back(line);
         }
         phases.end();
@@ -127,18 +150,33 @@ int run_command(const ProbeCommand& command) {
     write_description(result.run, directory->temporary());
     require_unchanged_files();
     directory->commit();
-    job.finish_result(command.quiet);
+    job.finish_result(probe.quiet);
     print_json("probe", Json()
                             .set("out", out)
                             .set("checkpoints", Json())
                             .set("findings", findings_json(verdict(result.table, result.run)))
                             .set("warnings", result.run["warnings"]));
-    if (command.quiet) return 0;
-    print(summary(result, command.verbose));
+    if (probe.quiet) return 0;
+    print(summary(result, probe.verbose));
     if (profile) print("\n" + costs(*profile));
-    const fs::path made = fs::path(out) / (command.no_report ? "metrics.csv" : "report.html");
+    const fs::path made = fs::path(out) / (probe.no_report ? "metrics.csv" : "report.html");
     print(fmt::format("\n{}\n", styled(printable(made.string()), Style::bold)));
     return 0;
 }
+
+extern const CommandEntry probe_command = {
+    .name = "probe",
+    .about = "measure every diagnostic of a model and write a report",
+    .examples = R"(Examples:
+  tsdiag probe examples/char-gpt
+  tsdiag probe model.safetensors --input ids:ids.txt --tokens 256 --out result
+  tsdiag probe random:bert-base --tokens 512 --probes core
+  tsdiag probe examples/char-gpt --loss lm
+  tsdiag probe runs/a --samples 8         checkpoint-500, checkpoint-1000, ... in runs/a
+  tsdiag probe random:post-norm,d=512,heads=8,layers=20 --tokens 64 --trials 50
+  tsdiag probe trace.npz --attention softmax --maps 0:0,5:3)",
+    .make = made<ProbeCommand>,
+    .names = random_models,
+    .has_settings = true};
 
 }  // namespace tsdiag::cli

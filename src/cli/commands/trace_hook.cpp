@@ -6,7 +6,7 @@
 #include <optional>
 #include <span>
 
-#include "commands.hpp"
+#include "command.hpp"
 #include "json_outputs.hpp"
 #include "python_source.hpp"
 #include "terminal.hpp"
@@ -17,6 +17,13 @@
 /// `trace-hook`: lines of Python that save a trace of any PyTorch module.
 namespace tsdiag::cli {
 namespace {
+
+struct TraceHookCommand final : Command {
+    explicit TraceHookCommand(CLI::App& app);
+    int run() const override;
+
+    std::string file;  ///< a Python source with the modules; empty: none
+};
 
 constexpr std::uint64_t longest_source = std::uint64_t{16} << 20;
 
@@ -449,15 +456,27 @@ class HookWriter {
 
 }  // namespace
 
-int run_command(const TraceHookCommand& command) {
+TraceHookCommand::TraceHookCommand(CLI::App& app) {
+    app.add_option("FILE", file, "Python source of the module, whose names are guessed")
+        ->type_name("");
+}
+
+int TraceHookCommand::run() const {
     std::optional<Guess> guess;
-    if (!command.file.empty())
-        guess = Guesser(file_text(command.file, "a Python source", longest_source)).guess();
-    const std::string name = visible(std::filesystem::path(command.file).filename().string());
+    if (!file.empty()) guess = Guesser(file_text(file, "a Python source", longest_source)).guess();
+    const std::string name = visible(std::filesystem::path(file).filename().string());
     const std::string text = HookWriter(guess.value_or(Guess()), name).text();
     print_json("trace-hook", Json().set("text", text));
     print(text);
     return 0;
 }
+
+extern const CommandEntry trace_hook_command = {
+    .name = "trace-hook",
+    .about = "print lines of Python that save a trace of any PyTorch module",
+    .examples = R"(Examples:
+  tsdiag trace-hook                    for any module; says what to put in
+  tsdiag trace-hook model.py >> run.py    with the names of its modules, guessed)",
+    .make = made<TraceHookCommand>};
 
 }  // namespace tsdiag::cli

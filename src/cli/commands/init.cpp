@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "commands.hpp"
+#include "command.hpp"
 #include "json_outputs.hpp"
 #include "terminal.hpp"
 #include "tsdiag/error.hpp"
@@ -14,6 +14,15 @@ namespace tsdiag::cli {
 namespace fs = std::filesystem;
 
 namespace {
+
+struct InitCommand final : Command {
+    explicit InitCommand(CLI::App& app);
+    int run() const override;
+
+    std::string model, out;
+    std::uint64_t seed = 0;
+    bool force = false;
+};
 
 /// A model is written tensor by tensor: memory must hold the largest one, the disk all of them.
 void require_room(const ModelSpec& spec, const std::string& argument, const fs::path& out) {
@@ -42,30 +51,47 @@ void require_room(const ModelSpec& spec, const std::string& argument, const fs::
 
 }  // namespace
 
-int run_command(const InitCommand& command) {
+InitCommand::InitCommand(CLI::App& app) {
+    app.add_option("MODEL", model, "random:NAME[,key=value...]")->required()->type_name("");
+    text(app, "-o,--out", out, "DIR", "output directory")->required();
+    value(app, "--seed", "K", "random seed of the weights (default 0)",
+          [&](const std::string& t) { seed = parse_seed(t, "--seed"); });
+    app.add_flag("--force", force, "write into a directory that contains other files");
+}
+
+int InitCommand::run() const {
     SubjectOptions options;
-    options.model = command.model;
-    if (!command.model.starts_with("random:"))
+    options.model = model;
+    if (!model.starts_with("random:"))
         throw UsageError(
             fmt::format("{}: is not a random model, expected random:NAME[,key=value...] (see "
                         "tsdiag list random).",
-                        command.model));
+                        model));
     const Subject subject = open_subject(options);
     // The last three are other formats of a model, which would take precedence when it is opened.
-    OutputFolder directory(command.out,
-                           {.writes = {"config.json", "model.safetensors", "model-*.safetensors",
-                                       "model.safetensors.index.json", "pytorch_model.bin",
-                                       "pytorch_model-*.bin", "pytorch_model.bin.index.json"},
-                            .replace = false,
-                            .force = command.force});
-    require_room(subject.spec(), command.model, directory.temporary());
-    const auto weights =
-        random_weights(subject.random, weights_rng(command.seed, 0), cpu(), Type::f32);
+    OutputFolder directory(
+        out, {.writes = {"config.json", "model.safetensors", "model-*.safetensors",
+                         "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model-*.bin",
+                         "pytorch_model.bin.index.json"},
+              .replace = false,
+              .force = force});
+    require_room(subject.spec(), model, directory.temporary());
+    const auto weights = random_weights(subject.random, weights_rng(seed, 0), cpu(), Type::f32);
     write_model(subject.spec(), *weights, directory.temporary());
     directory.commit();
-    print_json("init", Json().set("out", command.out));
-    print(fmt::format("{}\n", printable(command.out)));
+    print_json("init", Json().set("out", out));
+    print(fmt::format("{}\n", printable(out)));
     return 0;
 }
+
+extern const CommandEntry init_command = {
+    .name = "init",
+    .about = "write a random model as a Hugging Face directory",
+    .examples = R"(Examples:
+  tsdiag init random:gpt2,layers=24 -o gpt2-24
+  tsdiag init random:bert-base --seed 7 -o bert-seed7)",
+    .make = made<InitCommand>,
+    .names = random_models,
+    .has_settings = true};
 
 }  // namespace tsdiag::cli

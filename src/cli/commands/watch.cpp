@@ -1,3 +1,5 @@
+#include "tsdiag/watch.hpp"
+
 #include <fmt/format.h>
 #include <signal.h>
 #include <spawn.h>
@@ -9,12 +11,15 @@
 #include <map>
 #include <thread>
 
-#include "commands.hpp"
+#include "command.hpp"
 #include "json_outputs.hpp"
+#include "probing.hpp"
 #include "result_files.hpp"
 #include "series_parts.hpp"
+#include "summary.hpp"
 #include "terminal.hpp"
 #include "threads.hpp"
+#include "tsdiag/change_test.hpp"
 #include "tsdiag/checkpoint.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/file.hpp"
@@ -29,6 +34,19 @@ namespace tsdiag::cli {
 namespace {
 
 namespace fs = std::filesystem;
+
+struct WatchCommand final : Command {
+    explicit WatchCommand(CLI::App& app);
+    int run() const override;
+
+    std::string directory;
+    ProbeOptions probe;  ///< how each checkpoint is measured
+    WatchOptions alarms;
+    std::string on_alarm;  ///< of a shell; empty: none
+    double every = 30;     ///< seconds between looks
+    double settle = 10;    ///< seconds without a write, after which a checkpoint is complete
+    bool once = false;
+};
 
 constexpr int alarmed = 4;
 constexpr const char* reported_folder = "told";  // beside the parts: the alarms that were told
@@ -102,8 +120,8 @@ class Watch {
 
     std::vector<SeriesMember> complete_members();
     void restore(const std::string& settings);
-    bool take(const SeriesMember& member, const ProbeCommand& probe, const std::string& settings);
-    SeriesPart measure(const SeriesMember& member, const ProbeCommand& probe,
+    bool take(const SeriesMember& member, const ProbeOptions& probe, const std::string& settings);
+    SeriesPart measure(const SeriesMember& member, const ProbeOptions& probe,
                        const std::string& digest);
     void publish();
     void report(Index last);
@@ -180,7 +198,7 @@ void Watch::restore(const std::string& settings) {
 }
 
 /// Whether `member` has numbers now that it had not before.
-bool Watch::take(const SeriesMember& member, const ProbeCommand& probe,
+bool Watch::take(const SeriesMember& member, const ProbeOptions& probe,
                  const std::string& settings) {
     const auto before = measured_.find(member.step);
     const std::string state = written(member.path).state;
@@ -211,7 +229,7 @@ bool Watch::take(const SeriesMember& member, const ProbeCommand& probe,
     return true;
 }
 
-SeriesPart Watch::measure(const SeriesMember& member, const ProbeCommand& probe,
+SeriesPart Watch::measure(const SeriesMember& member, const ProbeOptions& probe,
                           const std::string& digest) {
     if (const auto other = std::ranges::find_if(
             measured_, [](const auto& one) { return fs::exists(one.second.member.path); });
@@ -232,7 +250,7 @@ void Watch::look() {
     const std::vector<SeriesMember> members = complete_members();
     if (command_.once && !command_.probe.quiet) report_waiting();
     if (members.empty()) return;
-    ProbeCommand probe = command_.probe;
+    ProbeOptions probe = command_.probe;
     probe.models = {command_.directory};
     probe = with_held_out(std::move(probe));
     const std::string settings = settings_digest(probe.run);
@@ -350,19 +368,80 @@ void Watch::write_reported() {
 
 }  // namespace
 
-int run_command(const WatchCommand& command) {
-    if (command.probe.threads > 0) use_threads(command.probe.threads);
+WatchCommand::WatchCommand(CLI::App& app) {
+    app.add_option("DIR", directory, "the directory that a training writes checkpoints to")
+        ->required()
+        ->type_name("");
+    const auto group = [](CLI::Option* option) { option->group("Watching"); };
+    const auto seconds = [&](const char* name, const char* words, double& out) {
+        group(value(app, name, "SECONDS", words, [&out, name](const std::string& t) {
+            constexpr Index a_day = 86400;
+            out = double(parse_count(t, name, 0, a_day));
+        }));
+    };
+    seconds("--every", "time between looks at DIR (default 30)", every);
+    seconds("--settle",
+            "a checkpoint is complete when nothing was written to it for so\n"
+            "long (default 10)",
+            settle);
+    group(app.add_flag("--once", once,
+                       "measure what is there and end; exits with code 4 if there is an alarm"));
+    group(value(app, "--numbers", "LIST",
+                "numbers that are tested for changes: METRIC@STAGE:LAYER.HEAD, as in\n--assert "
+                "(default: t_sim@out:last, effective_rank@out:last,\nlambda2_abs:mean, delta:mean)",
+                [&](const std::string& t) {
+                    for (const std::string& name : split(t, ','))
+                        alarms.numbers.push_back(parse_number_name(name, "--numbers"));
+                }));
+    group(value(app, "--false-alarms", "RATE",
+                "expected number of false alarms per checkpoint, all numbers\ntogether (default "
+                "0.01)",
+                [&](const std::string& t) {
+                    alarms.rate = parse_number(t, "--false-alarms");
+                    const ChangeTest refuses_it(alarms.rate);
+                }));
+    group(app.add_option_function<std::vector<std::string>>(
+                 "--assert",
+                 [&](const std::vector<std::string>& all) {
+                     for (const std::string& t : all)
+                         alarms.assertions.push_back(parse_assertion(t, 1));
+                 },
+                 "alarm where it becomes false, such as \"t_sim@out:last < 0.9\"\n(repeatable)")
+              ->type_name("TEXT")
+              ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+              ->expected(1));
+    group(text(app, "--on-alarm", on_alarm, "CMD",
+               "shell command for each alarm, once; TSDIAG_ALARM is its sentence"));
+    add_subject_options(app, probe.run.subject);
+    add_input(app, probe.run);
+    add_measurement(app, probe.run);
+    add_machine(app, probe);
+    add_output(app, probe);
+}
+
+int WatchCommand::run() const {
+    if (probe.threads > 0) use_threads(probe.threads);
     std::error_code failed;
-    if (!fs::is_directory(command.directory, failed))
+    if (!fs::is_directory(directory, failed))
         throw FormatError(fmt::format(
             "{}: is not a directory, expected the one that a training writes checkpoints to.",
-            command.directory));
-    Watch watch(command);
+            directory));
+    Watch watch(*this);
     for (;;) {
         watch.look();
-        if (command.once) return watch.has_alarm() ? alarmed : 0;
-        std::this_thread::sleep_for(std::chrono::duration<double>(std::max(command.every, 0.1)));
+        if (once) return watch.has_alarm() ? alarmed : 0;
+        std::this_thread::sleep_for(std::chrono::duration<double>(std::max(every, 0.1)));
     }
 }
+
+extern const CommandEntry watch_command = {
+    .name = "watch",
+    .about = "measure checkpoints as they appear, with alarms",
+    .examples = R"(Examples:
+  tsdiag watch runs/a --samples 8 --out watched     open watched/report.html in a browser
+  tsdiag watch runs/a --assert "t_sim@out:last < 0.9" --on-alarm 'mail -s "$TSDIAG_ALARM" me'
+  tsdiag watch runs/a --once                        for cron; exits 4 where there is an alarm)",
+    .make = made<WatchCommand>,
+    .has_settings = true};
 
 }  // namespace tsdiag::cli

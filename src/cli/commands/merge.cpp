@@ -4,7 +4,8 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "commands.hpp"
+#include "command.hpp"
+#include "program.hpp"
 #include "ranks.hpp"
 #include "split.hpp"
 #include "terminal.hpp"
@@ -16,11 +17,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool may_merge(const Command& command) {
-    return std::holds_alternative<FigureCommand>(command) ||
-           std::holds_alternative<CheckCommand>(command) ||
-           std::holds_alternative<ProbeCommand>(command);
-}
+struct MergeCommand final : Command {
+    explicit MergeCommand(CLI::App& app);
+    int run() const override;
+
+    std::string directory;
+};
 
 struct Found {
     std::vector<std::string> words;
@@ -48,37 +50,34 @@ std::vector<Found> commands_in(const std::string& directory) {
     return found;
 }
 
-/// The units say where the result belongs: their folder may have got another name since.
-void set_out(Command& command, const std::string& result) {
-    if (auto* figure = std::get_if<FigureCommand>(&command)) figure->out = result;
-    if (auto* check = std::get_if<CheckCommand>(&command)) check->out = result;
-    if (auto* probe = std::get_if<ProbeCommand>(&command)) probe->out = result;
-}
-
 }  // namespace
 
-int run_command(const MergeCommand& command) {
-    const std::vector<Found> found = commands_in(command.directory);
+MergeCommand::MergeCommand(CLI::App& app) {
+    app.add_option("DIR", directory, "--out of that command")->required()->type_name("");
+}
+
+int MergeCommand::run() const {
+    const std::vector<Found> found = commands_in(directory);
     if (found.empty())
         throw MissingUnits(
             fmt::format("{}: has no finished units, expected those of a command with --part, whose "
                         "--out it is.",
-                        command.directory));
+                        directory));
     int code = 0;
     std::vector<std::string> failed;  // of several jobs, some may have been given up
     const std::string program = command_line().front();
     for (const auto& [words, result] : found) {
-        std::vector<const char*> argv = {program.c_str()};
-        for (const std::string& word : words) argv.push_back(word.c_str());
-        Command one = parse(int(argv.size()), argv.data());
-        if (!may_merge(one))
+        Program one(words);
+        const std::optional<Splitting> splitting = one.command().splitting();
+        if (!splitting)
             throw FormatError(fmt::format("{}: units of '{}', expected figure, check or probe.",
-                                          command.directory, words.front()));
-        set_out(one, result);
-        command_line().assign(argv.begin(), argv.end());  // of run.json
+                                          directory, words.front()));
+        splitting->out = result;  // their folder may have got another name since
+        command_line() = words;   // of run.json
+        command_line().insert(command_line().begin(), program);
         participation().merges = true;
         try {
-            code = std::max(code, run_command_of(one));
+            code = std::max(code, one.command().run());
         } catch (const MissingUnits& error) {
             failed.emplace_back(error.what());
         }
@@ -87,5 +86,13 @@ int run_command(const MergeCommand& command) {
     for (const std::string& reason : failed) say("tsdiag: " + printable(reason));
     return code;
 }
+
+extern const CommandEntry merge_command = {.name = "merge",
+                                           .about = "make the result of a command run by --part",
+                                           .examples = R"(Example:
+  tsdiag figure tse.fig3 --scale paper --part 1/8    on eight machines, 1/8 to 8/8
+  tsdiag merge figures)",
+                                           .make = made<MergeCommand>,
+                                           .rewrites_folder = true};
 
 }  // namespace tsdiag::cli

@@ -4,7 +4,7 @@
 #include <functional>
 #include <span>
 
-#include "commands.hpp"
+#include "command.hpp"
 #include "json_outputs.hpp"
 #include "terminal.hpp"
 #include "tsdiag/error.hpp"
@@ -14,6 +14,13 @@
 
 namespace tsdiag::cli {
 namespace {
+
+struct ListCommand final : Command {
+    explicit ListCommand(CLI::App& app);
+    int run() const override;
+
+    std::string what;
+};
 
 using Rows = std::vector<std::vector<std::string>>;
 
@@ -155,33 +162,42 @@ const std::vector<List>& lists() {
     return all;
 }
 
-}  // namespace
-
-const std::vector<std::string>& listed() {
-    static const std::vector<std::string> names = [] {
-        std::vector<std::string> all;
-        for (const List& list : lists()) all.emplace_back(list.name);
-        return all;
-    }();
+std::vector<std::string> listed() {
+    std::vector<std::string> names;
+    for (const List& list : lists()) names.emplace_back(list.name);
     return names;
 }
 
-int run_command(const ListCommand& command) {
+}  // namespace
+
+ListCommand::ListCommand(CLI::App& app) {
+    app.add_option("WHAT", what, fmt::format("{}", fmt::join(listed(), ", ")))
+        ->required()
+        ->type_name("");
+}
+
+int ListCommand::run() const {
     for (const List& list : lists())
-        if (command.what == list.name) {
+        if (what == list.name) {
             const Rows rows = list.rows();
             const auto members = std::span(rows).subspan(list.titled ? 1 : 0);
-            print_json_list("list",
-                            command.what == "metrics" ? metrics_as_json() : as_json(members));
-            print(command.what == "outputs"
-                      ? json_outputs_markdown()
-                      : aligned(rows, rows.empty() ? 0 : rows.front().size()));
+            print_json_list("list", what == "metrics" ? metrics_as_json() : as_json(members));
+            print(what == "outputs" ? json_outputs_markdown()
+                                    : aligned(rows, rows.empty() ? 0 : rows.front().size()));
             return 0;
         }
-    const std::string near = nearest(command.what, listed());
+    const std::string near = nearest(what, listed());
     throw UsageError(fmt::format(
-        "'{}' cannot be listed; {}", command.what,
+        "'{}' cannot be listed; {}", what,
         near.empty() ? "see tsdiag list --help." : fmt::format("did you mean {}?", near)));
 }
+
+extern const CommandEntry list_command = {.name = "list",
+                                          .about = "list the names that options accept",
+                                          .examples = R"(Examples:
+  tsdiag list metrics
+  tsdiag list random)",
+                                          .make = made<ListCommand>,
+                                          .names = listed};
 
 }  // namespace tsdiag::cli

@@ -3,7 +3,7 @@
 #include <map>
 #include <tuple>
 
-#include "commands.hpp"
+#include "command.hpp"
 #include "json_outputs.hpp"
 #include "terminal.hpp"
 #include "tsdiag/error.hpp"
@@ -12,6 +12,14 @@
 
 namespace tsdiag::cli {
 namespace {
+
+struct InspectCommand final : Command {
+    explicit InspectCommand(CLI::App& app);
+    int run() const override;
+
+    SubjectOptions subject;
+    std::uint64_t seed = 0;
+};
 
 /// A line of the listing: the summary of a tensor, or why it cannot be read.
 struct Line {
@@ -233,15 +241,21 @@ std::string called(const Json& names) {
 
 }  // namespace
 
-int run_command(const InspectCommand& command) {
-    const std::string& model = command.subject.model;
+InspectCommand::InspectCommand(CLI::App& app) {
+    add_subject(app, subject);
+    value(app, "--seed", "K", "random seed of a random model (default 0)",
+          [&](const std::string& t) { seed = parse_seed(t, "--seed"); });
+}
+
+int InspectCommand::run() const {
+    const std::string& model = subject.model;
     const bool is_random = model.starts_with("random:");
-    std::optional<Subject> subject;
+    std::optional<Subject> opened;
     std::string unknown;
     std::unique_ptr<Checkpoint> file;
     if (!is_random) file = open_file(model);
     try {
-        subject = open_subject(command.subject);
+        opened = open_subject(subject);
     } catch (const Error& error) {
         if (!file) throw;  // the tensors cannot be read either
         unknown = error.what();
@@ -251,15 +265,14 @@ int run_command(const InspectCommand& command) {
     json.set("argument", model);
     if (file)
         json.set("format", file->format())
-            .set("digest", header_digest(subject ? *subject->file : *file));  // as in run.json
-    const Quantised quantised =
-        !file ? Quantised() : quantised_in(subject ? *subject->file : *file);
+            .set("digest", header_digest(opened ? *opened->file : *file));  // as in run.json
+    const Quantised quantised = !file ? Quantised() : quantised_in(opened ? *opened->file : *file);
     if (quantised.weights > 0)
         json.set("bits_a_weight", quantised.bits)
             .set("quantised_weights", quantised.weights)
             .set("rounding", quantised.rounding > 0 ? Json(quantised.rounding) : Json());
-    if (subject) json.set("model", model_json(*subject));
-    const bool mappable = !unknown.empty() && file && command.subject.map.empty() &&
+    if (opened) json.set("model", model_json(*opened));
+    const bool mappable = !unknown.empty() && file && subject.map.empty() &&
                           !file->names().empty() && !file->format().starts_with("gguf");
     const std::string draft = mappable ? draft_map(*unwrap(open_file(model), nullptr)) : "";
     if (!unknown.empty()) json.set("unknown", unknown);
@@ -271,7 +284,7 @@ int run_command(const InspectCommand& command) {
         if (file) head += fact("format", file->format());
         if (quantised.weights > 0) head += fact("quantised", as_text(quantised));
         if (callables.is_array()) head += fact("callables", called(callables));
-        head += subject ? what_would_be_run(*subject) : fact("unknown", unknown);
+        head += opened ? what_would_be_run(*opened) : fact("unknown", unknown);
         if (!draft.empty())
             head +=
                 fact("draft", "of a map of names for --map FILE (docs/checkpoints.md):") + draft;
@@ -287,9 +300,8 @@ int run_command(const InspectCommand& command) {
         for (const std::string& name : file->names()) listing.add(line_of(*file, name, known));
         json.set("tensors", listing.take());
     } else {
-        const auto weights =
-            random_weights(subject->random, weights_rng(command.seed, 0), cpu(), Type::f32);
-        const std::vector<Parameter> all = parameters(subject->spec());
+        const auto weights = random_weights(opened->random, weights_rng(seed, 0), cpu(), Type::f32);
+        const std::vector<Parameter> all = parameters(opened->spec());
         for (const Parameter& parameter : all) width = std::max(width, parameter.name.size());
         Listing listing(width);
         for (const Parameter& parameter : all) {
@@ -302,5 +314,16 @@ int run_command(const InspectCommand& command) {
     require_unchanged_files();
     return 0;
 }
+
+extern const CommandEntry inspect_command = {
+    .name = "inspect",
+    .about = "list the tensors of a file, and what would be run",
+    .examples = R"(Examples:
+  tsdiag inspect model.safetensors
+  tsdiag inspect checkpoint.pt --json > checkpoint.json
+  tsdiag inspect random:gpt2,layers=2)",
+    .make = made<InspectCommand>,
+    .names = random_models,
+    .has_settings = true};
 
 }  // namespace tsdiag::cli

@@ -1,8 +1,9 @@
 #include <fmt/format.h>
 
-#include "commands.hpp"
+#include "command.hpp"
 #include "json_outputs.hpp"
 #include "result_files.hpp"
+#include "summary.hpp"
 #include "terminal.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/report.hpp"
@@ -12,6 +13,18 @@ namespace tsdiag::cli {
 namespace {
 
 namespace fs = std::filesystem;
+
+struct GradientsCommand final : Command {
+    explicit GradientsCommand(CLI::App& app);
+    int run() const override;
+
+    std::vector<std::string> files;
+    LogOptions log;
+    DispersionOptions dispersion;
+    std::string out = "gradients.tsdiag";
+    bool force = false, no_report = false, quiet = false;
+    FigureStyle look;
+};
 
 std::string text_of(const std::optional<double>& value) { return number_cell(value, 4); }
 
@@ -66,40 +79,77 @@ Json with_settings(Json run, const GradientsCommand& command) {
 
 }  // namespace
 
-int run_command(const GradientsCommand& command) {
-    OutputFolder directory(command.out, result_plan(command.force));
+GradientsCommand::GradientsCommand(CLI::App& app) {
+    app.add_option("FILE", files,
+                   "CSV, JSON lines, trainer_state.json, TensorBoard event file or\ndirectory")
+        ->required()
+        ->type_name("");
+    text(app, "--column,--tag", log.column, "NAME", "column of the series (default: by name)");
+    text(app, "--step-column", log.step_column, "NAME", "column of the steps (default: by name)");
+    value(app, "--from", "STEP", "first step to use",
+          [&](const std::string& t) { log.first = parse_count(t, "--from", 0); });
+    value(app, "--to", "STEP", "last step to use",
+          [&](const std::string& t) { log.last = parse_count(t, "--to", 0); });
+    app.add_flag("--allow-nonfinite", log.allow_nonfinite, "skip NaN and infinity");
+    app.add_flag("--allow-truncated", log.allow_truncated, "skip a truncated record at the end");
+    value(app, "--confidence", "C", "confidence of the intervals (default 0.95)",
+          [&](const std::string& t) { dispersion.confidence = parse_number(t, "--confidence"); });
+    value(app, "--resamples", "B", "resamples of the bootstrap (default 2000)",
+          [&](const std::string& t) {
+              dispersion.resamples = parse_count(t, "--resamples", 100, 1000000);
+          });
+    value(app, "--seed", "K", "random seed of the bootstrap (default 0)",
+          [&](const std::string& t) { dispersion.seed = parse_seed(t, "--seed"); });
+    const auto output = [](CLI::Option* option) { option->group("Output"); };
+    output(text(app, "-o,--out", out, "DIR", "output directory (default: tsdiag)"));
+    add_paper(app, look);
+    output(app.add_flag("--no-report", no_report, "write tables only, no report"));
+    output(app.add_flag("--force", force, "write into a directory that contains other files"));
+    output(app.add_flag("-q,--quiet", quiet, "print errors only"));
+}
+
+int GradientsCommand::run() const {
+    OutputFolder directory(out, result_plan(force));
     std::vector<LoggedSeries> all;
-    for (const std::string& file : command.files)
-        for (LoggedSeries& one : read_training_log(file, command.log))
-            all.push_back(std::move(one));
-    LogSummary summary = summarise_logs(all, command.dispersion);
-    Json run = with_settings(described(summary.run), command);
+    for (const std::string& file : files)
+        for (LoggedSeries& one : read_training_log(file, log)) all.push_back(std::move(one));
+    LogSummary summary = summarise_logs(all, dispersion);
+    Json run = with_settings(described(summary.run), *this);
     write_tables({summary.table, run}, directory.temporary());
     Json::Array undrawn;
-    if (!command.no_report)
+    if (!no_report)
         for (const std::string& line :
-             write_log_report(summary.table, run, directory.temporary(), command.look)) {
-            if (!command.quiet) say("tsdiag: " + printable(line));
+             write_log_report(summary.table, run, directory.temporary(), look)) {
+            if (!quiet) say("tsdiag: " + printable(line));
             undrawn.emplace_back(line);
         }
     run.set("warnings", std::move(undrawn));
     write_description(run, directory.temporary());
     directory.commit();
     print_json("gradients", Json()
-                                .set("out", command.out)
+                                .set("out", out)
                                 .set("series", series_json(summary))
                                 .set("findings", findings_json(log_verdict(summary.table, run))));
-    if (command.quiet) return 0;
+    if (quiet) return 0;
     print(table_of(summary) + "\n");
     for (const Finding& finding : log_verdict(summary.table, run)) {
         const bool warns = finding.level == Finding::Level::warning;
         print(styled(warns ? "! " : "- ", warns ? Style::warning : Style::plain) +
               wrapped(printable(finding.text), terminal_width(), 2) + "\n");
     }
-    const char* made = command.no_report ? "metrics.csv" : "report.html";
-    print(fmt::format("\n{}\n",
-                      styled(printable((fs::path(command.out) / made).string()), Style::bold)));
+    const char* made = no_report ? "metrics.csv" : "report.html";
+    print(fmt::format("\n{}\n", styled(printable((fs::path(out) / made).string()), Style::bold)));
     return 0;
 }
+
+extern const CommandEntry gradients_command = {
+    .name = "gradients",
+    .about = "how much gradient norms vary during training",
+    .examples = R"(Examples:
+  tsdiag gradients trainer_state.json
+  tsdiag gradients vanilla.csv linear.csv norm.csv --from 1000
+  tsdiag gradients runs/a runs/b --tag train/total_norm -o compared)",
+    .make = made<GradientsCommand>,
+    .has_settings = true};
 
 }  // namespace tsdiag::cli

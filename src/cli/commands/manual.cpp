@@ -1,16 +1,21 @@
-#include "manual.hpp"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 
+#include "command.hpp"
+#include "json_outputs.hpp"
+#include "terminal.hpp"
+#include "tsdiag/error.hpp"
+#include "tsdiag/file.hpp"
+#include "tsdiag/output.hpp"
 #include "tsdiag/text.hpp"
 
 namespace tsdiag::cli {
 namespace {
 
-std::vector<const CLI::App*> commands(const CLI::App& program) {
+std::vector<const CLI::App*> commands_of(const CLI::App& program) {
     return program.get_subcommands([](const CLI::App*) { return true; });
 }
 
@@ -60,8 +65,7 @@ std::string item(const std::string& head, const std::string& body) {
     return fmt::format(".TP\n{}\n{}", head, roff(one_line(body)));
 }
 
-}  // namespace
-
+/// The page of a command in roff, or that of the program: man ./tsdiag-probe.1
 std::string manual_page(const CLI::App& app, const CLI::App& program) {
     const bool whole = &app == &program;
     const std::string name = whole ? "tsdiag" : "tsdiag-" + app.get_name();
@@ -85,7 +89,7 @@ std::string manual_page(const CLI::App& app, const CLI::App& program) {
     }
     if (whole) {
         out += section("COMMANDS");
-        for (const CLI::App* command : commands(program))
+        for (const CLI::App* command : commands_of(program))
             out += item(fmt::format("\\fBtsdiag {}\\fR", command->get_name()),
                         command->get_description());
     }
@@ -108,9 +112,80 @@ std::string manual_page(const CLI::App& app, const CLI::App& program) {
     out += section("SEE ALSO");
     if (!whole) return out + ".BR tsdiag (1)\n";
     std::string all;
-    for (const CLI::App* command : commands(program))
+    for (const CLI::App* command : commands_of(program))
         all += fmt::format("{}.BR tsdiag\\-{} (1)", all.empty() ? "" : ",\n", command->get_name());
     return out + all + "\n";
 }
+
+struct Page {
+    std::string file, text;
+};
+
+/// The folder may hold the pages of other programs.
+void write_pages(const std::filesystem::path& where, const std::vector<Page>& pages) {
+    const std::filesystem::path folder = place_of_folder(where);
+    for (const auto& [name, page] : pages) {
+        const std::filesystem::path file = folder / name;
+        const std::string_view first_word = std::string_view(page).substr(0, page.find(' '));
+        if (place_of_file(file) == FilePlace::replaced &&
+            !file_text(file, "a manual page").starts_with(fmt::format("{} TSDIAG", first_word)))
+            throw UsageError(
+                fmt::format("{}: was not written by tsdiag and would be overwritten; move it away, "
+                            "or choose another --out.",
+                            file.string()));
+    }
+    std::filesystem::create_directories(folder);
+    for (const auto& [name, page] : pages) write_atomically(folder / name, page);
+}
+
+struct ManualCommand final : Command {
+    explicit ManualCommand(CLI::App& app) : program(*app.get_parent()) {
+        app.add_option("COMMAND", name, "a command (default: tsdiag itself)")->type_name("");
+        text(app, "-o,--out", out, "DIR", "write all pages into a directory");
+    }
+    int run() const override;
+    bool only_prints() const override { return true; }
+    std::string one_page() const;
+    std::string all_pages() const;
+
+    const CLI::App& program;
+    std::string name, out;
+};
+
+std::string ManualCommand::one_page() const {
+    if (name.empty()) return manual_page(program, program);
+    for (const CLI::App* command : commands_of(program))
+        if (command->get_name() == name) return manual_page(*command, program);
+    throw UsageError(fmt::format("'{}' is not a command of tsdiag; see tsdiag --help.", name));
+}
+
+/// Writes them; returns the names of their files, a line each.
+std::string ManualCommand::all_pages() const {
+    std::vector<Page> pages{{"tsdiag.1", manual_page(program, program)}};
+    for (const CLI::App* command : commands_of(program))
+        pages.push_back(
+            {fmt::format("tsdiag-{}.1", command->get_name()), manual_page(*command, program)});
+    write_pages(out, pages);
+    std::string names;
+    for (const Page& page : pages)
+        names += (std::filesystem::path(out) / page.file).string() + "\n";
+    return names;
+}
+
+int ManualCommand::run() const {
+    const std::string said = out.empty() ? one_page() : all_pages();
+    print_json("manual", Json().set("text", said));
+    print(said);
+    return 0;
+}
+
+}  // namespace
+
+extern const CommandEntry manual_command = {.name = "manual",
+                                            .about = "print a manual page",
+                                            .examples = R"(Examples:
+  tsdiag manual probe | man -l -
+  tsdiag manual --out man1              a file for every command)",
+                                            .make = made<ManualCommand>};
 
 }  // namespace tsdiag::cli

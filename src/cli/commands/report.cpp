@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "commands.hpp"
+#include "command.hpp"
 #include "json_outputs.hpp"
 #include "result_files.hpp"
 #include "terminal.hpp"
@@ -14,6 +14,14 @@ namespace tsdiag::cli {
 namespace {
 
 namespace fs = std::filesystem;
+
+struct ReportCommand final : Command {
+    explicit ReportCommand(CLI::App& app);
+    int run() const override;
+
+    std::string directory;
+    FigureStyle look;
+};
 
 /// The page of a run, a training, an experiment, or logs.
 std::vector<std::string> write_page(const RunResult& result, const fs::path& from,
@@ -32,16 +40,23 @@ std::vector<std::string> write_page(const RunResult& result, const fs::path& fro
 
 }  // namespace
 
-int run_command(const ReportCommand& command) {
-    const fs::path from = command.directory;
+ReportCommand::ReportCommand(CLI::App& app) {
+    app.add_option("DIR", directory, "directory written by tsdiag probe")
+        ->required()
+        ->type_name("");
+    add_paper(app, look);
+}
+
+int ReportCommand::run() const {
+    const fs::path from = directory;
     std::error_code failed;
     if (!fs::is_directory(from, failed))
         throw FormatError(
             fmt::format("{}: is not a directory, expected one written by tsdiag.", from.string()));
     // Before anything is read: it completes the commit of a killed process.
-    OutputFolder directory(from, {.writes = {"report.html", "figures/*"},
-                                  .force = true,
-                                  .in_place = fs::is_directory(from / "checkpoints", failed)});
+    OutputFolder folder(from, {.writes = {"report.html", "figures/*"},
+                               .force = true,
+                               .in_place = fs::is_directory(from / "checkpoints", failed)});
     if (read_description(from).contains("compared"))
         throw FormatError(
             fmt::format("{}: is a comparison, whose page needs the results that were compared; run "
@@ -49,14 +64,22 @@ int run_command(const ReportCommand& command) {
                         from.string()));
     const RunResult result = read_result(from);
     Json::Array undrawn;
-    for (const std::string& line : write_page(result, from, directory.temporary(), command.look)) {
+    for (const std::string& line : write_page(result, from, folder.temporary(), look)) {
         say("tsdiag: " + printable(line));
         undrawn.emplace_back(line);
     }
-    directory.commit();
+    folder.commit();
     print_json("report", Json().set("out", from.string()).set("warnings", std::move(undrawn)));
     print(fmt::format("{}\n", printable((from / "report.html").string())));
     return 0;
 }
+
+extern const CommandEntry report_command = {
+    .name = "report",
+    .about = "rebuild report.html and figures/ from the tables",
+    .examples = R"(Example:
+  tsdiag report char-gpt.tsdiag)",
+    .make = made<ReportCommand>,
+    .rewrites_folder = true};
 
 }  // namespace tsdiag::cli

@@ -1,0 +1,16 @@
+#pragma once
+#include <string>
+
+#include "options.hpp"
+
+/// What `probe`, its series and `watch` share.
+namespace tsdiag::cli {
+
+/// `probe` of checkpoints of one training, into `out`; returns the exit code.
+int run_series(const ProbeOptions& probe, const std::string& out);
+/// Checkpoints of a training are measured on its held-out samples unless an input is given.
+ProbeOptions with_held_out(ProbeOptions probe);
+/// NAME.tsdiag in the working directory, NAME that of the file, directory or random model.
+std::string default_directory(const std::string& model);
+
+}  // namespace tsdiag::cli
