@@ -68,7 +68,7 @@ Names albert_names(const ModelSpec& spec, Index inner) {
 Names one_group_names(const ModelSpec& spec) { return albert_names(spec, 1); }
 
 bool matches(const Checkpoint& file, const Json& config) {
-    if (const auto told = by_model_type(config, {"albert"})) return *told;
+    if (const auto declared = by_model_type(config, {"albert"})) return *declared;
     return prefix_of(file, anchor).has_value();
 }
 
@@ -112,7 +112,7 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     r.agreed({"num_hidden_groups"}, sharing.groups, groups + "*");
     sharing.inner = r.layers(groups + "0.albert_layers.");
     r.agreed({"inner_group_num"}, sharing.inner, groups + "0.albert_layers.*");
-    if (!r.told() && r.value({"num_hidden_layers"}).is_null())
+    if (!r.has_model_type() && r.value({"num_hidden_layers"}).is_null())
         r.ask(
             "the number of layers is not in the file, because ALBERT's layers share parameters; "
             "write {\"num_hidden_layers\": N} into a configuration and pass --config FILE");

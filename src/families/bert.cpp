@@ -103,7 +103,7 @@ bool matches_big_bird(const Checkpoint&, const Json& config) {
     return by_model_type(config, {"big_bird"}).value_or(false);
 }
 bool matches_distilbert(const Checkpoint& file, const Json& config) {
-    if (const auto told = by_model_type(config, {"distilbert"})) return *told;
+    if (const auto declared = by_model_type(config, {"distilbert"})) return *declared;
     return prefix_of(file, distilbert_anchor).has_value();
 }
 

@@ -32,11 +32,11 @@ void read_separate_heads(Reader& r, const Decoder& d, AttentionSpec& a) {
                       key = first_name(d, "layer.*.attn.k") + ".weight",
                       norm = first_name(d, "layer.*.attn.q_norm") + ".weight";
     const Index inner = r.extent(query, 0);
-    const Json& told = r.value({d.keys.head_dim});
+    const Json& head_dim = r.value({d.keys.head_dim});
     a.qk_norm = d.head_norms && r.has(norm);
     if (a.qk_norm)
         a.head_dim = r.agreed({d.keys.head_dim}, r.extent(norm, 0), norm);
-    else if (told.is_number())
+    else if (head_dim.is_number())
         a.head_dim = r.count({d.keys.head_dim}, 0);
     if (a.head_dim > 0 && inner % a.head_dim == 0)
         a.heads = r.agreed({d.keys.heads, d.keys.other_heads}, inner / a.head_dim, query);
@@ -55,8 +55,8 @@ void read_separate_heads(Reader& r, const Decoder& d, AttentionSpec& a) {
 /// The same where q, k and v are one tensor: its rows are those of heads + 2 kv_heads.
 void read_fused_heads(Reader& r, const Decoder& d, AttentionSpec& a) {
     const std::string fused = first_name(d, "layer.*.attn.q") + ".weight";
-    const Json& told = r.value({d.keys.head_dim});
-    if (told.is_number()) {
+    const Json& head_dim = r.value({d.keys.head_dim});
+    if (head_dim.is_number()) {
         a.head_dim = r.count({d.keys.head_dim}, 0);
         a.heads = r.count({d.keys.heads, d.keys.other_heads}, 0);
         if (a.head_dim < 1 || a.heads < 1 || a.heads > r.extent(fused, 0) / a.head_dim)

@@ -214,24 +214,26 @@ Architecture read(const Checkpoint& file, const DetectOptions& options, bool thi
     // Layers behind the last one predict further tokens in training.
     const Json& predicts = r.value({"num_nextn_predict_layers"});
     const Index more = predicts.is_integer() ? predicts.integer() : 0, all = r.layers("layers.");
-    const Index told = r.count({"num_hidden_layers"}, all);
-    if (more < 0 || more > 1 || (told != all && told + more != all))
+    const Index declared_layers = r.count({"num_hidden_layers"}, all);
+    if (more < 0 || more > 1 || (declared_layers != all && declared_layers + more != all))
         r.refuse(
             fmt::format("num_hidden_layers is {} and num_nextn_predict_layers {}, but the "
                         "file has {} layers",
-                        told, more, all));
+                        declared_layers, more, all));
     BlockSpec b;
     b.placement = NormPlacement::pre;
     b.norm.kind = NormKind::rms;
     b.norm.bias = false;
     b.norm.eps = r.number({"rms_norm_eps"}, 1e-6);
     read_attention(r, b.attention);
-    s.blocks.assign(std::size_t(told), b);
+    s.blocks.assign(std::size_t(declared_layers), b);
     read_feed_forward(r, third);
-    const std::string behind = fmt::format("layers.{}.*", told);
-    if (told != all)
-        r.saw(fmt::format("layer {} predicts a further token in training; not run", told));
-    return r.finish(names(s), {"*lm_head.*", "score.*", told != all ? behind : "score.*"});
+    const std::string further_layer = fmt::format("layers.{}.*", declared_layers);
+    if (declared_layers != all)
+        r.saw(
+            fmt::format("layer {} predicts a further token in training; not run", declared_layers));
+    return r.finish(names(s),
+                    {"*lm_head.*", "score.*", declared_layers != all ? further_layer : "score.*"});
 }
 
 struct Preset {

@@ -110,7 +110,7 @@ void read_attentions(KeyReader& keys, Sizes& s) {
     };
     for (LayerAttention& layer : s.attentions) {
         complete(layer);
-        for (LayerAttention& other : layer.beside) complete(other);
+        for (LayerAttention& other : layer.second) complete(other);
     }
     for (const auto& [option, some] : reached)
         if (!some)
@@ -122,7 +122,7 @@ void set_attention(const LayerAttention& from, AttentionSpec& to) {
     to.variant = from.variant;
     to.options = from.options;
     to.output_norm = from.output_norm;
-    for (const LayerAttention& other : from.beside)
+    for (const LayerAttention& other : from.second)
         to.second = {other.variant, other.options, other.output_norm};
 }
 

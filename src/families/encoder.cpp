@@ -30,7 +30,8 @@ constexpr std::string_view anchor = "layer.0.attn.q.weight";
 Names names(const ModelSpec& spec) { return translate(spec, pairs); }
 
 bool matches(const Checkpoint& file, const Json& config) {
-    if (const auto told = by_model_type(config, {"tsdiag_encoder", "encoder"})) return *told;
+    if (const auto declared = by_model_type(config, {"tsdiag_encoder", "encoder"}))
+        return *declared;
     return prefix_of(file, anchor).has_value();
 }
 

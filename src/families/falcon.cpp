@@ -84,9 +84,9 @@ void read_falcon(Reader& r) {
     const Index kv = r.spec.blocks.front().attention.kv_heads;
     if (!grouped) r.only({"multi_query"}, kv == 1);
     r.value({"multi_query"});
-    const Json& told = r.value({"num_kv_heads"});
-    if (grouped && told.is_number() && told.number() != double(kv))
-        r.refuse(fmt::format("num_kv_heads is {}, but the file has {}", told.dump(), kv));
+    const Json& declared = r.value({"num_kv_heads"});
+    if (grouped && declared.is_number() && declared.number() != double(kv))
+        r.refuse(fmt::format("num_kv_heads is {}, but the file has {}", declared.dump(), kv));
     const Json& norms = r.value({"num_ln_in_parallel_attn"});
     const bool two = r.has("h.0.ln_mlp.weight");
     if (grouped && norms.is_number() ? norms.number() != (two ? 2 : 1) : two != grouped)

@@ -13,11 +13,11 @@ constexpr std::string_view flash_anchor = "layers.0.qk_offset_scale.gamma";
 constexpr std::string_view gau_anchor = "layers.0.offsetscale.gamma";
 
 bool matches_flash(const Checkpoint& file, const Json& config) {
-    if (const auto told = by_model_type(config, {"flash"})) return *told;
+    if (const auto declared = by_model_type(config, {"flash"})) return *declared;
     return prefix_of(file, flash_anchor).has_value();
 }
 bool matches_gau(const Checkpoint& file, const Json& config) {
-    if (const auto told = by_model_type(config, {"gau"})) return *told;
+    if (const auto declared = by_model_type(config, {"gau"})) return *declared;
     return prefix_of(file, gau_anchor).has_value();
 }
 

@@ -234,12 +234,13 @@ class Configuration {
             scaling.set(there, std::move(list));
         }
         const double original = keys_.number("rope.scaling.original_context_length"),
-                     told = keys_.number("rope.scaling.attn_factor"),
+                     declared = keys_.number("rope.scaling.attn_factor"),
                      ratio = keys_.number("context_length") / original;
         // In float32 there; where it is the formula's, the family computes it.
         constexpr double rounding = 1e-6;
         const double usual = ratio > 1 ? std::sqrt(1 + std::log(ratio) / std::log(original)) : 1;
-        if (!(std::abs(told - usual) <= rounding * usual)) scaling.set("attention_factor", told);
+        if (!(std::abs(declared - usual) <= rounding * usual))
+            scaling.set("attention_factor", declared);
         scaling.set("original_max_position_embeddings", original);
         keys_.config.set("rope_scaling", std::move(scaling));
     }

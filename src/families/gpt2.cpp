@@ -34,7 +34,7 @@ Names linear_names(const ModelSpec& spec) {
 constexpr std::string_view anchor = "h.0.attn.c_attn.weight";
 
 bool matches(const Checkpoint& file, const Json& config) {
-    if (const auto told = by_model_type(config, {"gpt2", "nanogpt"})) return *told;
+    if (const auto declared = by_model_type(config, {"gpt2", "nanogpt"})) return *declared;
     return prefix_of(file, anchor).has_value();
 }
 

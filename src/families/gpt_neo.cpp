@@ -24,7 +24,7 @@ constexpr std::array pairs{
 constexpr std::string_view anchor = "h.0.attn.attention.q_proj.weight";
 
 bool matches(const Checkpoint& file, const Json& config) {
-    if (const auto told = by_model_type(config, {"gpt_neo"})) return *told;
+    if (const auto declared = by_model_type(config, {"gpt_neo"})) return *declared;
     return prefix_of(file, anchor).has_value();
 }
 

@@ -12,7 +12,7 @@ constexpr std::string_view anchor = "net.layers.0.0.fn.proj_k";
 constexpr std::string_view language_anchor = "linformer.net.layers.0.0.fn.proj_k";
 
 bool matches(const Checkpoint& file, const Json& config) {
-    if (const auto told = by_model_type(config, {"linformer"})) return *told;
+    if (const auto declared = by_model_type(config, {"linformer"})) return *declared;
     return prefix_of(file, anchor).has_value();
 }
 

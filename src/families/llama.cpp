@@ -24,14 +24,14 @@ std::string_view family_by_names(const Checkpoint& file) {
 
 template <const char* family>
 bool owns(const Checkpoint& file, const Json& config) {
-    if (const auto told = by_model_type(config, {family})) return *told;
+    if (const auto declared = by_model_type(config, {family})) return *declared;
     return family_by_names(file) == family;
 }
 
 /// The tensors of LLaMA are also those of Mistral, and of Gemma and Granite, which compute
 /// differently.
 void ask_for_family(const Reader& r) {
-    if (r.told()) return;
+    if (r.has_model_type()) return;
     r.ask(
         "its tensor names are shared by LLaMA, Mistral, Gemma and others, which compute different "
         "things; put its config.json next to it or pass --config FILE, at least {\"model_type\": "

@@ -70,11 +70,11 @@ Names names(const ModelSpec& spec) {
 void use_text_config(Reader& r) {
     const Json& inner = r.config()["text_config"];
     if (!inner.is_object()) return;
-    constexpr std::array beside{"text_config", "vision_config", "boi_token_index",
-                                "eoi_token_index", "image_token_index"};
+    constexpr std::array outer_keys{"text_config", "vision_config", "boi_token_index",
+                                    "eoi_token_index", "image_token_index"};
     Json all = inner;
     for (const auto& [key, said] : r.config().object()) {
-        if (std::ranges::find(beside, key) != beside.end()) continue;
+        if (std::ranges::find(outer_keys, key) != outer_keys.end()) continue;
         if (!is_harmless(key, said))
             r.refuse(
                 fmt::format("{} has the key '{}' beside text_config, which is unknown to "

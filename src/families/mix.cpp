@@ -43,7 +43,7 @@ LayerAttention variants(std::string_view text) {
     if (parts.size() > 2)
         refuse(text, fmt::format("{} attentions side by side, expected at most 2", parts.size()));
     LayerAttention out = variant(parts.front());
-    if (parts.size() == 2) out.beside.push_back(variant(parts.back()));
+    if (parts.size() == 2) out.second.push_back(variant(parts.back()));
     return out;
 }
 

@@ -14,7 +14,7 @@ struct LayerAttention {
     AttentionOptions options;                   ///< as the text gives them
     AttentionOptions preset = {};               ///< of a plan: defaults that given options override
     OutputNorm output_norm = OutputNorm::none;  ///< of the variant or the plan
-    std::vector<LayerAttention> beside = {};    ///< the second of two side by side; else empty
+    std::vector<LayerAttention> second = {};    ///< the second of two side by side; else empty
 };
 
 /// The attention of each of `layers` layers as given by `text`: one variant with its options,

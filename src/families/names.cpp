@@ -209,9 +209,12 @@ std::optional<bool> by_model_type(const Json& config,
     const Json& type = config["model_type"];
     if (!type.is_string()) return std::nullopt;
     // deberta_v2, as its module is called, and deberta-v2 are one.
-    const auto alike = [](char a, char b) { return (a == '_' ? '-' : a) == (b == '_' ? '-' : b); };
-    return std::ranges::any_of(
-        types, [&](std::string_view one) { return std::ranges::equal(one, type.string(), alike); });
+    const auto same_character = [](char a, char b) {
+        return (a == '_' ? '-' : a) == (b == '_' ? '-' : b);
+    };
+    return std::ranges::any_of(types, [&](std::string_view one) {
+        return std::ranges::equal(one, type.string(), same_character);
+    });
 }
 
 namespace {

@@ -27,7 +27,7 @@ constexpr std::string_view anchor = "layers.0.attention.query_key_value.weight";
 Names neox_names(const ModelSpec& spec) { return translate(spec, pairs); }
 
 bool matches(const Checkpoint& file, const Json& config) {
-    if (const auto told = by_model_type(config, {"gpt_neox"})) return *told;
+    if (const auto declared = by_model_type(config, {"gpt_neox"})) return *declared;
     const auto prefix = prefix_of(file, anchor);
     return prefix && file.has(*prefix + "embed_in.weight");
 }

@@ -43,13 +43,13 @@ constexpr std::string_view attention_anchor = "layers.0.0.fn.to_qkv.weight";
 constexpr std::string_view attention_mark = "layers.0.0.fn.res_conv.weight";
 
 bool matches_hf(const Checkpoint& file, const Json& config) {
-    if (const auto told = by_model_type(config, {"nystromformer"})) return *told;
+    if (const auto declared = by_model_type(config, {"nystromformer"})) return *declared;
     return prefix_of(file, hf_mark).has_value();
 }
 
 /// Other stacks of the same author share these names, but not the convolution.
 bool matches_attention(const Checkpoint& file, const Json& config) {
-    if (const auto told = by_model_type(config, {"nystrom_attention"})) return *told;
+    if (const auto declared = by_model_type(config, {"nystrom_attention"})) return *declared;
     return prefix_of(file, attention_mark).has_value();
 }
 

@@ -17,7 +17,7 @@ std::string in_attention(const char* name) {
 }
 
 bool matches(const Checkpoint& file, const Json& config) {
-    if (const auto told = by_model_type(config, {"performer"})) return *told;
+    if (const auto declared = by_model_type(config, {"performer"})) return *declared;
     return prefix_of(file, anchor).has_value();
 }
 

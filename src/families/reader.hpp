@@ -43,7 +43,7 @@ class Reader {
     const Json& config() const { return config_; }
     const std::string& config_source() const { return config_source_; }
     /// Whether the config names the family; its defaults are then those of the family's own code.
-    bool told() const { return told_; }
+    bool has_model_type() const { return has_model_type_; }
     /// The config's value under `keys`, synonyms; null: absent.
     const Json& value(Words keys) const;
     /// Requires `value` under these keys: with any other the model computes something else.
@@ -94,7 +94,7 @@ class Reader {
     const DetectOptions& options_;
     Json config_;
     std::string config_source_;
-    bool told_ = false, script_ = false;
+    bool has_model_type_ = false, script_ = false;
     mutable std::set<std::string, std::less<>> asked_;  ///< keys of the config
     /// The same, synonyms together, and whether the default was taken.
     mutable std::map<std::vector<std::string>, bool> questions_;

@@ -89,10 +89,10 @@ std::string attention_rule(const BlockSpec& b) {
         other.options = a.second->options;
         other.output_norm = a.second->output_norm;
         other.qk_activation = a.second->qk_activation;
-        BlockSpec beside;
-        beside.attention = std::move(other);
-        beside.attention.scale = a.scale;
-        return out + fmt::format(", beside {}", attention_rule(beside));
+        BlockSpec second;
+        second.attention = std::move(other);
+        second.attention.scale = a.scale;
+        return out + fmt::format(", beside {}", attention_rule(second));
     }
     if (a.channels)
         out += " over channels, queries and keys of unit length, one temperature per head";
@@ -343,7 +343,7 @@ Architecture Reader::finish(Names names, Words unused, Words own) {
     warn_of_assumptions();
     const Json& tied = config_["tie_word_embeddings"];
     const bool by_default =
-        told_ && config_source_.ends_with(".json") && ties_by_default(spec.family);
+        has_model_type_ && config_source_.ends_with(".json") && ties_by_default(spec.family);
     const std::optional<bool> said = tied.is_bool() ? std::optional(tied.boolean())
                                      : by_default   ? std::optional(true)
                                                     : std::nullopt;

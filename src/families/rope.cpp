@@ -55,11 +55,11 @@ double original_length(Reader& r, const Json& rope) {
     const double inside = positive_or(r, rope, key, 0);
     const Json& said = r.value({key});
     if (said.is_null()) return inside;
-    const double beside = positive(r, r.config(), key);
-    if (inside > 0 && inside != beside)
+    const double outside = positive(r, r.config(), key);
+    if (inside > 0 && inside != outside)
         r.refuse(fmt::format("{} says {} = {} and {} = {} in its rotary scaling", r.config_source(),
-                             key, beside, key, inside));
-    return beside;
+                             key, outside, key, inside));
+    return outside;
 }
 
 /// The longest input of a config, which has no default where a scaling depends on it.
@@ -210,14 +210,14 @@ Rotary read_rotary(Reader& r, Index columns, Words theta_keys, double theta) {
     if (!newer.is_null() && !older.is_null() && !equal(newer, older))
         r.refuse(
             fmt::format("{} has rope_parameters and a different rope_scaling", r.config_source()));
-    const Json& beside = r.value(theta_keys);
+    const Json& declared = r.value(theta_keys);
     if (rope["rope_theta"].is_number())
         out.theta = positive(r, rope, "rope_theta");
     else
         out.theta = r.number(theta_keys, theta);
-    if (beside.is_number() && beside.number() != out.theta)
+    if (declared.is_number() && declared.number() != out.theta)
         r.refuse(fmt::format("{} says {} = {} and rope_theta = {}", r.config_source(),
-                             *theta_keys.begin(), beside.dump(), out.theta));
+                             *theta_keys.begin(), declared.dump(), out.theta));
     if (!(out.theta > 0))
         r.refuse(fmt::format("the rotary base is {}, expected a positive number", out.theta));
     if (rope.is_object())

@@ -86,7 +86,7 @@ const Layout timm{"layers.",
                   false};
 
 bool matches(const Checkpoint& file, const Json& config) {
-    if (const auto told = by_model_type(config, {"swin"})) return *told;
+    if (const auto declared = by_model_type(config, {"swin"})) return *declared;
     return prefix_of(file, hf_table) || prefix_of(file, timm_table);
 }
 

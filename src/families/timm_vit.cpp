@@ -32,7 +32,8 @@ constexpr std::array pairs{
 constexpr std::string_view anchor = "blocks.0.attn.qkv.weight";
 
 bool matches(const Checkpoint& file, const Json& config) {
-    if (const auto told = by_model_type(config, {"timm_vit"})) return *told;  // no HF family
+    if (const auto declared = by_model_type(config, {"timm_vit"}))
+        return *declared;  // no HF family
     const auto prefix = prefix_of(file, anchor);
     return prefix && file.has(*prefix + "patch_embed.proj.weight");
 }

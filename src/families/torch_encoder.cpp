@@ -38,13 +38,13 @@ constexpr std::array lightning_pairs{
 constexpr std::string_view lightning_anchor = "transformer.layers.0.self_attn.qkv_proj.weight";
 
 bool matches_torch(const Checkpoint& file, const Json& config) {
-    if (const auto told = by_model_type(config, {"torch_encoder"})) return *told;
+    if (const auto declared = by_model_type(config, {"torch_encoder"})) return *declared;
     const auto prefix = prefix_of(file, torch_anchor);
     return prefix && file.has(*prefix + "layers.0.linear1.weight") &&
            !file.has(*prefix + "layers.0.multihead_attn.in_proj_weight");  // a decoder's
 }
 bool matches_lightning(const Checkpoint& file, const Json& config) {
-    if (const auto told = by_model_type(config, {"lightning_encoder"})) return *told;
+    if (const auto declared = by_model_type(config, {"lightning_encoder"})) return *declared;
     const auto prefix = prefix_of(file, lightning_anchor);
     return prefix && file.has(*prefix + "transformer.layers.0.linear_net.0.weight");
 }

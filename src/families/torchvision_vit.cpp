@@ -45,7 +45,7 @@ Names names_of(const ModelSpec& spec, bool older) {
 }
 
 bool matches(const Checkpoint& file, const Json& config) {
-    if (const auto told = by_model_type(config, {"torchvision_vit"})) return *told;
+    if (const auto declared = by_model_type(config, {"torchvision_vit"})) return *declared;
     const auto prefix = prefix_of(file, anchor);
     return prefix && file.has(*prefix + "conv_proj.weight");
 }
@@ -78,9 +78,10 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     b.placement = NormPlacement::pre;
     const Index inner = r.extent(fused, 0) / 3;
     const Index released = heads_of_released(s.width, layers);
-    const bool told = options.heads || !r.value({"num_heads"}).is_null();
-    a.heads = a.kv_heads = told || released == 0 ? r.heads({"num_heads"}, inner, fused) : released;
-    if (!told && released > 0) r.assume(fmt::format("num_heads = {}", released));
+    const bool declared = options.heads || !r.value({"num_heads"}).is_null();
+    a.heads = a.kv_heads =
+        declared || released == 0 ? r.heads({"num_heads"}, inner, fused) : released;
+    if (!declared && released > 0) r.assume(fmt::format("num_heads = {}", released));
     a.head_dim = inner / a.heads;
     a.scale = 1 / std::sqrt(double(a.head_dim));
     const std::string up = layer + (older ? "0.mlp.linear_1.weight" : "0.mlp.0.weight");

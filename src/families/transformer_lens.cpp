@@ -26,7 +26,7 @@ constexpr std::array pairs{
 constexpr std::string_view anchor = "blocks.0.attn.Q.weight";
 
 bool matches(const Checkpoint& file, const Json& config) {
-    if (const auto told = by_model_type(config, {"transformer_lens"})) return *told;
+    if (const auto declared = by_model_type(config, {"transformer_lens"})) return *declared;
     return prefix_of(file, anchor).has_value();
 }
 
@@ -108,8 +108,8 @@ void read_attention(Reader& r, AttentionSpec& a) {
     a.causal = direction == "causal";
     if (!r.flag({"use_attn_scale"}, true)) return;
     const Json& divisor = r.value({"attn_scale"});
-    const bool told = divisor.is_number() && divisor.number() > 0;  // -1: the usual one
-    a.scale = 1 / (told ? divisor.number() : std::sqrt(double(a.head_dim)));
+    const bool declared = divisor.is_number() && divisor.number() > 0;  // -1: the usual one
+    a.scale = 1 / (declared ? divisor.number() : std::sqrt(double(a.head_dim)));
 }
 
 Architecture read(const Checkpoint& file, const DetectOptions& options) {

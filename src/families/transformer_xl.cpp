@@ -49,8 +49,8 @@ Names file_names(const ModelSpec& spec, bool shared) {
 Names names(const ModelSpec& spec) { return file_names(spec, false); }
 
 bool matches(const Checkpoint& file, const Json& config) {
-    if (const auto told = by_model_type(config, {"transfo-xl", "transfo_xl", "transformer_xl"}))
-        return *told;
+    if (const auto declared = by_model_type(config, {"transfo-xl", "transfo_xl", "transformer_xl"}))
+        return *declared;
     return prefix_of(file, anchor).has_value();
 }
 
@@ -64,7 +64,7 @@ void add_own_parameters(ModelSpec& spec) {
 }
 
 /// The ends of the vocabulary's clusters as the configuration has them, the last is the vocabulary.
-std::vector<Index> told_ends(const Reader& r, Index vocabulary) {
+std::vector<Index> declared_ends(const Reader& r, Index vocabulary) {
     std::vector<Index> out;
     if (const Json& said = r.value({"cutoffs"}); said.is_array())
         for (const Json& end : said.array()) {
@@ -94,7 +94,7 @@ void read_embedding(Reader& r) {
     s.embedding_scale = std::sqrt(double(s.width));
     s.embedding_width = s.width;
     const Index columns = r.agreed({"d_embed"}, r.extent(table(0), 1), table(0));
-    const std::vector<Index> told = told_ends(r, s.vocabulary);
+    const std::vector<Index> declared = declared_ends(r, s.vocabulary);
     const bool mapped = r.has("word_emb.emb_projs.0");
     if (!mapped && (ends.size() > 1 || columns != s.width))
         r.refuse(
@@ -104,10 +104,10 @@ void read_embedding(Reader& r) {
     Index divisor = 1;
     if (ends.size() > 1) divisor = columns / r.extent(table(1), 1);
     r.agreed({"div_val"}, divisor, ends.size() > 1 ? table(1) : table(0));
-    if (ends.size() > 1 && !r.value({"cutoffs"}).is_null() && told != ends)
+    if (ends.size() > 1 && !r.value({"cutoffs"}).is_null() && declared != ends)
         r.refuse(fmt::format("{} says cutoffs = {}, but its tables end at {}", r.config_source(),
                              r.value({"cutoffs"}).dump(), fmt::join(ends, ", ")));
-    s.head.cluster_ends = ends.size() > 1 ? ends : told;
+    s.head.cluster_ends = ends.size() > 1 ? ends : declared;
     if (mapped) s.clusters = {.ends = ends, .width = columns, .divisor = divisor};
 }
 

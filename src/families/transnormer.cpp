@@ -31,7 +31,7 @@ constexpr std::array marks{"layers.0.self_attn.urpe.theta", "layers.0.self_attn.
                            "layers.0.glu.l2.weight"};
 
 bool matches(const Checkpoint& file, const Json& config) {
-    if (const auto told = by_model_type(config, {"transnormer"})) return *told;
+    if (const auto declared = by_model_type(config, {"transnormer"})) return *declared;
     return prefix_of(file, anchor) && std::ranges::any_of(marks, [&](std::string_view mark) {
                return prefix_of(file, mark).has_value();
            });

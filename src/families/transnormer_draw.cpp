@@ -58,8 +58,8 @@ ModelSpec spec_of(const Sizes& sizes, const Transnormer& kind) {
         const LayerAttention& said = sizes.attentions[l];
         BlockSpec other = s.blocks[l];
         set_transnormer_attention(s.blocks[l], kind, said.variant == "diag_attention");
-        for (const LayerAttention& beside : said.beside) {
-            set_transnormer_attention(other, kind, beside.variant == "diag_attention");
+        for (const LayerAttention& second : said.second) {
+            set_transnormer_attention(other, kind, second.variant == "diag_attention");
             const AttentionSpec& to = other.attention;
             s.blocks[l].attention.second = {to.variant, to.options, to.output_norm,
                                             to.qk_activation};
@@ -80,7 +80,7 @@ void require_own_attentions(const KeyReader& k, const Sizes& sizes, const Transn
     bool chunks = false;
     std::vector<LayerAttention> all = sizes.attentions;
     for (const LayerAttention& layer : sizes.attentions)
-        all.insert(all.end(), layer.beside.begin(), layer.beside.end());
+        all.insert(all.end(), layer.second.begin(), layer.second.end());
     for (const LayerAttention& layer : all) {
         chunks |= layer.variant == "diag_attention";
         if (layer.variant != "diag_attention" && layer.variant != "norm_attention")

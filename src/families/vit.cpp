@@ -41,11 +41,11 @@ bool distilled(const Checkpoint& file) {
     return prefix && file.has(*prefix + "embeddings.distillation_token");
 }
 bool matches_vit(const Checkpoint& file, const Json& config) {
-    if (const auto told = by_model_type(config, {"vit"})) return *told;
+    if (const auto declared = by_model_type(config, {"vit"})) return *declared;
     return prefix_of(file, anchor) && !distilled(file);
 }
 bool matches_deit(const Checkpoint& file, const Json& config) {
-    if (const auto told = by_model_type(config, {"deit"})) return *told;
+    if (const auto declared = by_model_type(config, {"deit"})) return *declared;
     return distilled(file);
 }
 

@@ -59,7 +59,8 @@ std::vector<NamePair> pairs(const Layout& l, bool wrapped_output) {
 }
 
 bool matches(const Checkpoint& file, const Json& config) {
-    if (const auto told = by_model_type(config, {"vit_pytorch", "simple_vit"})) return *told;
+    if (const auto declared = by_model_type(config, {"vit_pytorch", "simple_vit"}))
+        return *declared;
     const auto prefix = prefix_of(file, "to_patch_embedding.1.weight");
     return prefix && (file.has(*prefix + "transformer.layers.0.0.fn.to_qkv.weight") ||
                       file.has(*prefix + "transformer.layers.0.0.to_qkv.weight"));

@@ -77,7 +77,7 @@ constexpr std::string_view anchor = "blocks.0.attn.temperature";
 constexpr Index most_convolutions = 4;
 
 bool matches(const Checkpoint& file, const Json& config) {
-    if (const auto told = by_model_type(config, {"xcit"})) return *told;
+    if (const auto declared = by_model_type(config, {"xcit"})) return *declared;
     return prefix_of(file, anchor).has_value();
 }
 
@@ -126,7 +126,8 @@ void read_patches(Reader& r) {
 /// Whether the class attention norms all tokens, which no tensor shows.
 bool read_all_normed(Reader& r) {
     const Json& said = r.value({"architecture"});
-    if (r.told() || !r.value({"tokens_norm"}).is_null()) return r.flag({"tokens_norm"}, true);
+    if (r.has_model_type() || !r.value({"tokens_norm"}).is_null())
+        return r.flag({"tokens_norm"}, true);
     if (said.is_string())
         return usually_all_normed(said.string().find("_nano_") == std::string::npos ? "" : "nano");
     for (const Published& p : published)
