@@ -209,7 +209,7 @@ std::vector<std::string> write_claims_report(std::span<const Examined> examined,
                        .facts = facts(described),
                        .numbers_title = "Readings",
                        .numbers = readings_html(examined),
-                       .wordless = "No statement was checked.",
+                       .no_findings_text = "No statement was checked.",
                        .files = {{"claims.csv", "every reading, one per row"},
                                  {"claims.json", "settings, statements, witnesses, replays"}}};
     if (!examined.empty()) page.findings.push_back(claims_headline(examined));

@@ -195,7 +195,7 @@ std::vector<std::string> write_comparison(std::span<const MeasuredResult> result
               .facts = list_html(facts),
               .numbers_title = "Changes",
               .numbers = changes_html(changes, results.size() > 2),
-              .wordless = "Nothing was compared.",
+              .no_findings_text = "Nothing was compared.",
               .figures = comparison_figures(results, changes),
               .findings = comparison_findings(changes, judged),
               .files = {{"compare.csv", "every change, one per row"},

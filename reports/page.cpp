@@ -71,7 +71,8 @@ std::string verdict_section(const Page& page) {
             filled(f.headline ? "headline" : "finding",
                    {{"level", level}, {"text", caption_html(f.text)}, {"link", link}});
     }
-    if (items.empty() && headlines.empty()) items = filled("note", {{"text", html(page.wordless)}});
+    if (items.empty() && headlines.empty())
+        items = filled("note", {{"text", html(page.no_findings_text)}});
     return section_html("verdict", "Verdict",
                         headlines + (items.empty() ? "" : filled("findings", {{"items", items}})));
 }

@@ -17,7 +17,7 @@ struct Page {
     std::string title = {}, lead = {};
     std::string facts_title = {}, facts = {};      ///< a definition list; HTML; may be empty
     std::string numbers_title = {}, numbers = {};  ///< a table; HTML; may be empty
-    std::string wordless = {};                     ///< shown where there is no finding
+    std::string no_findings_text = {};             ///< shown where there is no finding
     std::vector<Figure> figures = {};
     std::vector<Finding> findings = {};
     std::vector<std::string> missing = {};  ///< one line for each figure that was not drawn, why

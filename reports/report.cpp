@@ -97,7 +97,7 @@ std::vector<std::string> write_report(const Table& table, const Json& run,
                        .facts = reports::facts_html(run),
                        .numbers_title = "Numbers by layer",
                        .numbers = reports::summary_html(shown),
-                       .wordless = "The table gives no findings.",
+                       .no_findings_text = "The table gives no findings.",
                        .findings = verdict(shown, run),
                        .files = reports::files_of(table),
                        .heads = reports::heads_data(shown)};

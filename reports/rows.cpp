@@ -102,17 +102,17 @@ std::string in_words(const std::vector<Plot>& panels) {
     std::string text;
     for (const Plot& plot : panels) {
         std::string part;
-        std::size_t told = 0;
+        std::size_t described = 0;
         for (const Series& s : plot.series) {
-            if (told == most) break;
+            if (described == most) break;
             const std::string words = in_words(s.name, s);
             if (words.empty()) continue;
             part += (part.empty() ? "" : "; ") + words;
-            ++told;
+            ++described;
         }
         if (part.empty()) continue;
-        if (plot.series.size() > told)
-            part += fmt::format("; and {}", counted(plot.series.size() - told, "more line"));
+        if (plot.series.size() > described)
+            part += fmt::format("; and {}", counted(plot.series.size() - described, "more line"));
         text += fmt::format("{}{}: {}.", text.empty() ? "" : " ", plot.y.title, part);
     }
     return text;

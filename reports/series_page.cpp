@@ -268,7 +268,7 @@ std::vector<std::string> write_log_report(const Table& table, const Json& run,
               .facts = facts_html(run),
               .numbers_title = "Series",
               .numbers = numbers_html(table, run, names),
-              .wordless = "No series has a number.",
+              .no_findings_text = "No series has a number.",
               .findings = log_verdict(table, run),
               .files = files_of(table)};
     const std::string level = number(100 * run["confidence"].number());

@@ -103,10 +103,10 @@ class Pattern {
         std::vector<Blocks> out{{0, global_}, near, {tail, end}};
         if (first_again_) return out;
         const Blocks before{global_, std::min(near.first, tail)},
-            behind{std::max(near.last, global_), tail};
-        for (const Index at : drawn(head, block, before.count() + behind.count())) {
+            after{std::max(near.last, global_), tail};
+        for (const Index at : drawn(head, block, before.count() + after.count())) {
             const Index other =
-                at < before.count() ? before.first + at : behind.first + at - before.count();
+                at < before.count() ? before.first + at : after.first + at - before.count();
             out.push_back({other, other + 1});
         }
         return out;

@@ -39,10 +39,10 @@ Matrix softmax_derivative(const Matrix& p) {
         others(j) = before;
         before += p(j);
     }
-    double behind = 0;
+    double after = 0;
     for (Index j = n - 1; j >= 0; --j) {
-        derivative(j, j) = p(j) * (others(j) + behind);
-        behind += p(j);
+        derivative(j, j) = p(j) * (others(j) + after);
+        after += p(j);
     }
     return derivative;
 }

@@ -92,14 +92,14 @@ int run_command(const ExportCommand& command) {
         return 0;
     }
     write_files(command, format, files);
-    Json::Array told;
+    Json::Array files_json;
     for (const ExportedFile& file : files) {
         Json one;
         one.set("file", placed(command, file).string());
         one.set("table", file.table.empty() ? Json() : Json(file.table));
-        told.push_back(one.set("rows", file.rows));
+        files_json.push_back(one.set("rows", file.rows));
     }
-    print_json("export", Json().set("files", std::move(told)));
+    print_json("export", Json().set("files", std::move(files_json)));
     return 0;
 }
 

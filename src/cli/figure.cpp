@@ -152,25 +152,25 @@ Json make(const FigureCommand& command, const ExperimentEntry& entry, Experiment
     directory.commit();
     job.finish_result(command.quiet);
     const double seconds = result.run["phases"].array().front()["seconds"].number();
-    Json told = head_json(entry);
-    told.set("out", result_folder).set("seconds", seconds);
-    told.set("comparisons", comparisons_json(page));
-    if (command.quiet) return told;
+    Json output = head_json(entry);
+    output.set("out", result_folder).set("seconds", seconds);
+    output.set("comparisons", comparisons_json(page));
+    if (command.quiet) return output;
     const fs::path made = fs::path(command.out) / entry.name / "report.html";
     print(fmt::format("{}  {} ({:.1f} s)\n", styled(std::string(entry.name), Style::bold),
                       printable(entry.title), seconds));
     if (command.verbose || alone) print(summary_of(page));
     print(fmt::format("  {}\n", printable(made.string())));
-    return told;
+    return output;
 }
 
 }  // namespace
 
 int run_command(const FigureCommand& command) {
-    Json::Array told;
+    Json::Array output;
     if (command.list) {
-        for (const ExperimentEntry* entry : experiments()) told.push_back(head_json(*entry));
-        print_json("figure", Json().set("figures", std::move(told)));
+        for (const ExperimentEntry* entry : experiments()) output.push_back(head_json(*entry));
+        print_json("figure", Json().set("figures", std::move(output)));
         print(list_text());
         return 0;
     }
@@ -191,8 +191,8 @@ int run_command(const FigureCommand& command) {
         !line.empty() && !command.quiet)
         say("tsdiag: " + printable(line));
     for (const ExperimentEntry* entry : all)
-        told.push_back(make(command, *entry, options_for(command, *entry, all), all.size() == 1));
-    print_json("figure", Json().set("figures", std::move(told)));
+        output.push_back(make(command, *entry, options_for(command, *entry, all), all.size() == 1));
+    print_json("figure", Json().set("figures", std::move(output)));
     return 0;
 }
 

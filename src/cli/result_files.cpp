@@ -79,8 +79,9 @@ Json described(const Json& body) {
     return whole;
 }
 
-void write_description(Json run, const fs::path& folder, const char* name, const fs::path& beside) {
-    const fs::path& from = beside.empty() ? folder : beside;
+void write_description(Json run, const fs::path& folder, const char* name,
+                       const fs::path& tables_folder) {
+    const fs::path& from = tables_folder.empty() ? folder : tables_folder;
     Json digests = Json::Object{};
     for (const char* table : tables)
         if (const auto digest = sha256_of(from / table)) digests.set(table, *digest);

@@ -15,9 +15,9 @@ OutputPlan result_plan(bool force);
 /// `body` after the version and the command line.
 Json described(const Json& body);
 /// Writes run.json or the like into `folder`: `run`, and the digests of the tables in it, or in
-/// `beside`, with which `report` verifies them.
+/// `tables_folder`, with which `report` verifies them.
 void write_description(Json run, const std::filesystem::path& folder, const char* name = "run.json",
-                       const std::filesystem::path& beside = {});
+                       const std::filesystem::path& tables_folder = {});
 
 /// Reads run.json of a folder.  Throws `FormatError` where it is missing, or where the digest of a
 /// table differs.

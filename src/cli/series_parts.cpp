@@ -75,7 +75,7 @@ std::string without_place(std::string line, const std::string& place) {
 }
 
 /// A line, and the members that have it.
-struct Told {
+struct MergedLine {
     std::string text;     ///< without the place of a member
     std::string example;  ///< as its first member has it
     bool same = true;     ///< all have it so
@@ -83,7 +83,7 @@ struct Told {
 };
 
 /// "step 100", "steps 100 and 300", "steps 100 to 900".
-std::string steps_of(const Told& line, const CheckpointSeries& series) {
+std::string steps_of(const MergedLine& line, const CheckpointSeries& series) {
     constexpr std::size_t most_steps = 4;
     std::vector<Index> steps;
     for (const std::size_t i : line.members) steps.push_back(series.members[i].step);
@@ -103,10 +103,10 @@ std::string steps_of(const Told& line, const CheckpointSeries& series) {
 
 /// The lines of all members, each once: those of some with their steps.  `lists` has one list a
 /// member, whose order is kept.
-Json::Array told_once(const CheckpointSeries& series, const std::vector<const Json*>& lists) {
+Json::Array merged_lines(const CheckpointSeries& series, const std::vector<const Json*>& lists) {
     const std::vector<std::string> named = places(series);
-    std::list<Told> all;
-    std::unordered_map<std::string, std::list<Told>::iterator> by_text;  // may be 10^5 lines
+    std::list<MergedLine> all;
+    std::unordered_map<std::string, std::list<MergedLine>::iterator> by_text;  // may be 10^5 lines
     for (std::size_t i = 0; i < lists.size(); ++i) {
         if (!lists[i]->is_array()) continue;
         // From the last line on, each before the one that follows it in its own list.
@@ -124,7 +124,7 @@ Json::Array told_once(const CheckpointSeries& series, const std::vector<const Js
         }
     }
     Json::Array out;
-    for (const Told& line : all) {
+    for (const MergedLine& line : all) {
         const std::string& text = line.same ? line.example : line.text;
         out.emplace_back(line.members.size() == lists.size()
                              ? text
@@ -152,7 +152,7 @@ Json model_of(const CheckpointSeries& series, const std::vector<SeriesPart>& par
     const auto set_lines = [&](const char* key) {
         std::vector<const Json*> lists;
         for (const SeriesPart& part : parts) lists.push_back(&part.run["model"][key]);
-        if (Json::Array lines = told_once(series, lists); !lines.empty() || model.contains(key))
+        if (Json::Array lines = merged_lines(series, lists); !lines.empty() || model.contains(key))
             model.set(key, std::move(lines));
     };
     for (const char* key : {"recognised", "ignored", "defaults", "warnings"}) set_lines(key);
@@ -168,7 +168,7 @@ Json model_of(const CheckpointSeries& series, const std::vector<SeriesPart>& par
         return model;
     std::vector<const Json*> lists;
     for (const Json& list : reasons) lists.push_back(&list);
-    Json::Array warnings = told_once(series, lists);
+    Json::Array warnings = merged_lines(series, lists);
     if (const Json& others = model["warnings"]; others.is_array())
         warnings.insert(warnings.end(), others.array().begin(), others.array().end());
     model.set("warnings", std::move(warnings));
@@ -252,7 +252,7 @@ Json series_run(const CheckpointSeries& series, const std::vector<SeriesPart>& d
         members.push_back(member_json(series.members[i], done[i]));
         said.push_back(&done[i].run["warnings"]);
     }
-    Json::Array warnings = told_once(series, said);
+    Json::Array warnings = merged_lines(series, said);
     for (const std::string& note : series.notes) warnings.emplace_back(note);
     for (const std::string& line : unequal_lengths(series, done)) warnings.emplace_back(line);
     run.set("series", series.name).set("unit", series.unit);

@@ -142,13 +142,13 @@ std::string number_cell(std::optional<double> value, int digits) {
 }
 
 void align_points(std::vector<std::string>& cells) {
-    const auto behind = [](const std::string& cell) {
+    const auto length_from_point = [](const std::string& cell) {
         return cell.size() - std::min(cell.find_first_of(".e"), cell.size());
     };
     std::size_t most = 0;
-    for (const std::string& cell : cells) most = std::max(most, behind(cell));
+    for (const std::string& cell : cells) most = std::max(most, length_from_point(cell));
     for (std::string& cell : cells)
-        if (cell != "-") cell.append(most - behind(cell), ' ');
+        if (cell != "-") cell.append(most - length_from_point(cell), ' ');
 }
 
 std::string aligned(std::vector<std::vector<std::string>> rows, std::size_t left_columns) {

@@ -28,8 +28,8 @@ struct Guess {
     std::string holder, block;  ///< the classes of the model's list and of a layer; may be empty
     std::string attention, attention_class;  ///< member of a layer; empty: not found
     std::string norm1, norm2;
-    bool norms_first = false, norms_behind = false;  ///< pre-norm, post-norm; neither: unknown
-    bool tokens_first = false;                       ///< (tokens, samples, width)
+    bool norms_first = false, norms_after = false;  ///< pre-norm, post-norm; neither: unknown
+    bool tokens_first = false;                      ///< (tokens, samples, width)
     bool causal = false;
     /// How queries and keys are made: by nn.MultiheadAttention, by two members of the attention, or
     /// by one for q, k and v.
@@ -191,7 +191,7 @@ class Guesser {
         out.multihead = true;
         out.norm1 = "norm1", out.norm2 = "norm2";
         out.norms_first = source_.find("norm_first=True") != source_.npos;
-        out.norms_behind = !out.norms_first;
+        out.norms_after = !out.norms_first;
         out.tokens_first = source_.find("batch_first=True") == source_.npos;
     }
 
@@ -240,14 +240,14 @@ class Guesser {
                                 (!first.empty() && named_before != forward.npos);
             const std::size_t around = forward.find(norm, line);
             const std::size_t other = forward.find("self." + norms[1 - k] + "(", line);
-            const bool behind = around != forward.npos && (other == forward.npos || around < other);
+            const bool after = around != forward.npos && (other == forward.npos || around < other);
             if (before) out.norms_first = true;
-            if (!before && !behind) continue;
+            if (!before && !after) continue;
             if (!before && out.norms_first) continue;
             out.norm1 = norms[k], out.norm2 = norms[1 - k];
             if (before) return;
         }
-        out.norms_behind = !out.norm1.empty();
+        out.norms_after = !out.norm1.empty();
     }
 
     static std::string first_member(const PythonClass& c, Names names) {
@@ -324,7 +324,7 @@ class HookWriter {
         }
         line("\nfor i, block in enumerate(blocks):");
         before("block", "hidden_states.{i}");
-        behind("block", "hidden_states.{i + 1}");
+        after("block", "hidden_states.{i + 1}");
         attention();
         stages();
         line("model(inputs)  # with gradients: without, PyTorch's own layers skip these hooks");
@@ -350,7 +350,7 @@ class HookWriter {
                                 (!g_.fused.empty() || !g_.query.empty()));
     }
     bool stage_names() const {
-        return !g_.attention.empty() && !g_.norm1.empty() && (g_.norms_first || g_.norms_behind);
+        return !g_.attention.empty() && !g_.norm1.empty() && (g_.norms_first || g_.norms_after);
     }
 
     void head() {
@@ -400,7 +400,7 @@ class HookWriter {
         line("    hooks.append({}.register_forward_{}hook(lambda m, args, {}i=i: {}))", module,
              kind, arguments, work);
     }
-    void behind(std::string_view module, std::string_view name) {
+    void after(std::string_view module, std::string_view name) {
         hook(module, "", "out, ", fmt::format("keep(f\"{}\", out)", name));
     }
     void before(std::string_view module, std::string_view name) {
@@ -428,18 +428,18 @@ class HookWriter {
     }
     void stages() {
         if (!stage_names()) return;
-        behind("block." + g_.attention, "sa.{i}");
+        after("block." + g_.attention, "sa.{i}");
         const std::string first = "block." + g_.norm1, second = "block." + g_.norm2;
         if (g_.norms_first) {
-            behind(first, "attention_inputs.{i}");
+            after(first, "attention_inputs.{i}");
             before(second, "attn.{i}");
-            behind(second, "norm2.{i}");
-            behind("block", "ffn.{i}");
+            after(second, "norm2.{i}");
+            after("block", "ffn.{i}");
         } else {
             before(first, "attn.{i}");
-            behind(first, "norm1.{i}");
+            after(first, "norm1.{i}");
             before(second, "ffn.{i}");
-            behind(second, "norm2.{i}");
+            after(second, "norm2.{i}");
         }
     }
 

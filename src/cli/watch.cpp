@@ -31,8 +31,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int alarmed = 4;
-constexpr const char* told_folder = "told";  // beside the parts: the alarms that were told
-constexpr const char* told_file = "alarms.json";
+constexpr const char* reported_folder = "told";  // beside the parts: the alarms that were told
+constexpr const char* reported_file = "alarms.json";
 
 Json json_of(const Alarm& alarm) {
     Json out;
@@ -86,7 +86,7 @@ class Watch {
           lock_(out_) {
         refuse_options_of_one(command.probe);
         finish_output(fs::path(out_) / parts_folder);
-        read_told();
+        read_reported();
     }
 
     /// Measures what is complete and new, and brings the page up to date.
@@ -106,11 +106,11 @@ class Watch {
     SeriesPart measure(const SeriesMember& member, const ProbeCommand& probe,
                        const std::string& digest);
     void publish();
-    void tell(Index last);
+    void report(Index last);
     void pass_over(const std::string& path, const std::string& why);
-    void tell_what_waits() const;
-    void read_told();
-    void write_told();
+    void report_waiting() const;
+    void read_reported();
+    void write_reported();
 
     const WatchCommand& command_;
     std::string out_;
@@ -118,7 +118,7 @@ class Watch {
     std::map<Index, Measured> measured_;          ///< by step, also of checkpoints that are gone
     std::map<std::string, std::string> refused_;  ///< state of the files, by path
     std::vector<Alarm> alarms_;
-    Json::Array told_;
+    Json::Array reported_;
     std::size_t waiting_ = 0;  ///< checkpoints that are written to, in this look
     bool restored_ = false, published_ = false;
 };
@@ -153,7 +153,7 @@ std::vector<SeriesMember> Watch::complete_members() {
 }
 
 /// With --once nobody looks again.
-void Watch::tell_what_waits() const {
+void Watch::report_waiting() const {
     if (waiting_ > 0)
         say(fmt::format(
             "tsdiag: {} in {} {} written to less than {} s ago and {} measured yet; "
@@ -230,7 +230,7 @@ SeriesPart Watch::measure(const SeriesMember& member, const ProbeCommand& probe,
 
 void Watch::look() {
     const std::vector<SeriesMember> members = complete_members();
-    if (command_.once && !command_.probe.quiet) tell_what_waits();
+    if (command_.once && !command_.probe.quiet) report_waiting();
     if (members.empty()) return;
     ProbeCommand probe = command_.probe;
     probe.models = {command_.directory};
@@ -292,17 +292,17 @@ void Watch::publish() {
         print(
             fmt::format("{}\n", styled(printable((fs::path(out_) / made).string()), Style::bold)));
     }
-    tell(results.back().step);
+    report(results.back().step);
 }
 
-void Watch::tell(Index last) {
-    const auto was_told = [&](const Json& one) {
-        return std::ranges::find(told_, identity(one), identity) != told_.end();
+void Watch::report(Index last) {
+    const auto was_reported = [&](const Json& one) {
+        return std::ranges::find(reported_, identity(one), identity) != reported_.end();
     };
-    Json::Array all, untold;
+    Json::Array all, unreported;
     for (const Alarm& alarm : alarms_) {
         all.push_back(json_of(alarm));
-        if (!was_told(all.back())) untold.push_back(all.back());
+        if (!was_reported(all.back())) unreported.push_back(all.back());
     }
     print_json("watch",
                Json()
@@ -311,7 +311,7 @@ void Watch::tell(Index last) {
                    .set("step", last)
                    .set("checkpoints", std::ssize(measured_))
                    .set("alarms", std::move(all))
-                   .set("new", std::move(untold)),
+                   .set("new", std::move(unreported)),
                true);
     if (!command_.probe.quiet)
         print(fmt::format("{} {}: {} measured, {}\n", measured_.begin()->second.member.unit, last,
@@ -319,16 +319,16 @@ void Watch::tell(Index last) {
                           alarms_.empty() ? "no alarm" : counted(alarms_.size(), "alarm")));
     for (const Alarm& alarm : alarms_) {
         const Json one = json_of(alarm);
-        if (was_told(one)) continue;
+        if (was_reported(one)) continue;
         print("! " + wrapped(printable(alarm.sentence), terminal_width(), 2) + "\n");
         if (!command_.on_alarm.empty()) run_shell(command_.on_alarm, alarm, out_);
-        told_.push_back(one);
-        write_told();  // after the command: an alarm may be told twice, but is not lost
+        reported_.push_back(one);
+        write_reported();  // after the command: an alarm may be told twice, but is not lost
     }
 }
 
-void Watch::read_told() {
-    const fs::path file = fs::path(out_) / parts_folder / told_folder / told_file;
+void Watch::read_reported() {
+    const fs::path file = fs::path(out_) / parts_folder / reported_folder / reported_file;
     std::error_code failed;
     if (!fs::exists(file, failed)) return;
     const Json all = file_json(file, "a file written by tsdiag");
@@ -337,14 +337,14 @@ void Watch::read_told() {
             throw FormatError(
                 fmt::format("{}: is not a list of alarms; remove it, and alarms are told again.",
                             file.string()));
-        told_.push_back(one);
+        reported_.push_back(one);
     }
 }
 
-void Watch::write_told() {
-    OutputFolder directory(fs::path(out_) / parts_folder / told_folder,
-                           {.writes = {told_file}, .force = true});
-    write_atomically(directory.temporary() / told_file, Json(told_).dump(2) + "\n");
+void Watch::write_reported() {
+    OutputFolder directory(fs::path(out_) / parts_folder / reported_folder,
+                           {.writes = {reported_file}, .force = true});
+    write_atomically(directory.temporary() / reported_file, Json(reported_).dump(2) + "\n");
     directory.commit();
 }
 

@@ -11,7 +11,8 @@
 namespace tsdiag::experiment_list::devil_mixes {
 namespace {
 
-constexpr std::string_view diag = "diag_attention", norm = "norm_attention", beside = "D beside N";
+constexpr std::string_view diag = "diag_attention", norm = "norm_attention",
+                           side_by_side = "D beside N";
 
 constexpr std::array keys{
     key_steps("200", "50000"),
@@ -83,12 +84,12 @@ std::vector<Mix> mixes_of(std::string_view kind, Index layers, Index tokens) {
     Mix& usual = add("TransNormer", 8, early, same, 3.82, 3.81);
     usual.diag_layers = double(half);
     usual.block = double(usual_block);
-    struct Share {
+    struct DiagLayers {
         Index twelfths;
         double t1, t2;
     };
-    for (const auto& [twelfths, t1, t2] : {Share{0, 4.23, 4.48}, Share{3, 4.13, 3.83},
-                                           Share{9, 3.87, 3.86}, Share{12, 4.75, 4.66}}) {
+    for (const auto& [twelfths, t1, t2] : {DiagLayers{0, 4.23, 4.48}, DiagLayers{3, 4.13, 3.83},
+                                           DiagLayers{9, 3.87, 3.86}, DiagLayers{12, 4.75, 4.66}}) {
         const Index count = layers * twelfths / 12;
         add(fmt::format("{} D then {} N", count, layers - count), 8,
             halves(count, layers, diag, norm), count > 0 ? same : "", t1, t2)
@@ -104,7 +105,7 @@ std::vector<Mix> mixes_of(std::string_view kind, Index layers, Index tokens) {
     larger.sign = -1;
     add("D and N in turns", 12, alternating(layers, diag, norm), same, 4.19, 4.23);
     add("N and D in turns", 12, alternating(layers, norm, diag), same, 4.11, 4.21);
-    add(std::string(beside), 12, fmt::format("{}+{}", diag, norm), same, 3.77, 3.82).sign =
+    add(std::string(side_by_side), 12, fmt::format("{}+{}", diag, norm), same, 3.77, 3.82).sign =
         one ? -1 : 1;
     return out;
 }
@@ -241,7 +242,7 @@ const char* saying(const Mix& mix) {
         case 11:
             return "[DEVIL] Table 11: \"The larger block size the better results\"";
         case 12:
-            if (mix.name.ends_with(beside))
+            if (mix.name.ends_with(side_by_side))
                 return "[DEVIL] 5: in parallel they \"double the computation complexities without "
                        "improving the performance\"";
             return "[DEVIL] Table 12, of two layers that \"appear in an interleaved manner\"";

@@ -131,16 +131,17 @@ std::string in_words(const std::vector<Plot>& panels) {
     std::string text;
     for (const Plot& plot : panels) {
         std::string part;
-        std::size_t told = 0;
+        std::size_t described = 0;
         for (const Series& s : plot.series) {
-            if (s.x.empty() || told == most) continue;
+            if (s.x.empty() || described == most) continue;
             std::size_t first = 0, last = s.y.size() - 1;
             while (first < last && !s.y[first]) ++first;
             while (last > first && !s.y[last]) --last;
             if (!s.y[first] || !s.y[last]) continue;
-            part += fmt::format("{}{}: {:.4g} at {:.4g}, {:.4g} at {:.4g}", told > 0 ? "; " : "",
-                                s.name, *s.y[first], s.x[first], *s.y[last], s.x[last]);
-            ++told;
+            part +=
+                fmt::format("{}{}: {:.4g} at {:.4g}, {:.4g} at {:.4g}", described > 0 ? "; " : "",
+                            s.name, *s.y[first], s.x[first], *s.y[last], s.x[last]);
+            ++described;
         }
         if (part.empty()) continue;
         text += fmt::format("{}{}: {}.", text.empty() ? "" : " ", plot.title, part);

@@ -43,7 +43,7 @@ inline constexpr std::array gate_in_up{
     Pair{"blk.*.ffn_up", "layers.*.mlp.gate_up_proj"},
     Pair{"blk.*.ffn_down", "layers.*.mlp.down_proj"},
 };
-inline constexpr std::array norms_behind{
+inline constexpr std::array norms_after{
     Pair{"blk.*.post_attention_norm", "layers.*.post_attention_layernorm"},
     Pair{"blk.*.post_ffw_norm", "layers.*.post_feedforward_layernorm"},
 };
@@ -82,7 +82,7 @@ inline constexpr std::array llama_tensors = both(both(llama_attention, ffn_norm)
 inline constexpr std::array mixtral_tensors =
     both(both(llama_attention, ffn_norm), mixtral_experts);
 inline constexpr std::array mixture_tensors = both(both(llama_attention, ffn_norm), mlp_experts);
-inline constexpr std::array olmo2_tensors = both(both(llama_attention, norms_behind), gate_up_down);
+inline constexpr std::array olmo2_tensors = both(both(llama_attention, norms_after), gate_up_down);
 inline constexpr std::array gemma2_tensors = both(olmo2_tensors, norm_before_ffn);
 inline constexpr std::array glm4_tensors =
     both(both(both(llama_attention, ffn_norm), glm4_norms), gate_in_up);

@@ -41,36 +41,36 @@ std::optional<OwnInput> held_out_input(const fs::path& model) {
     const fs::path directory = training_of(model);
     std::error_code failed;
     if (!fs::is_directory(directory / "checkpoints", failed)) return std::nullopt;
-    const Json told = settings_of(directory);
-    if (!told.is_object()) return std::nullopt;
-    const std::string name = told["data"].string();
+    const Json settings = settings_of(directory);
+    if (!settings.is_object()) return std::nullopt;
+    const std::string name = settings["data"].string();
     const auto refuse = [&](const std::string& why) {
         throw UsageError(
             fmt::format("{}: was trained on {}, {}; pass the input to measure with --input.",
                         model.string(), name, why));
     };
-    std::string loss = told["loss"].string();
+    std::string loss = settings["loss"].string();
     std::shared_ptr<training::Data> data;
     try {
         data = training::open_data(name, loss);
     } catch (const Error& error) {
         refuse(fmt::format("which cannot be read ({})", error.what()));
     }
-    if (training::digest_of_file(name) != told["contents"].string())
+    if (training::digest_of_file(name) != settings["contents"].string())
         refuse("which has changed since");
 
-    const bool probed = told["probe_every"].integer() > 0;
-    if (!told["seed"].is_integer()) refuse("but its state does not contain the full seed");
-    const auto seed = std::uint64_t(told["seed"].integer());
+    const bool probed = settings["probe_every"].integer() > 0;
+    if (!settings["seed"].is_integer()) refuse("but its state does not contain the full seed");
+    const auto seed = std::uint64_t(settings["seed"].integer());
     const Rng rng = Rng(seed).fork("train").fork("data");
     OwnInput out;
     out.kind = "held out";
     out.origin =
         fmt::format("samples that the training {} held out from {}", directory.string(), name);
-    out.digest = fmt::format("{} {} {} {}", name, told["contents"].string(), loss, seed);
-    out.tokens = told["tokens"].integer();
+    out.digest = fmt::format("{} {} {} {}", name, settings["contents"].string(), loss, seed);
+    out.tokens = settings["tokens"].integer();
     out.most = data->held_out();
-    out.samples = std::min(out.most, probed ? told["probe_samples"].integer() : 1);
+    out.samples = std::min(out.most, probed ? settings["probe_samples"].integer() : 1);
     out.make = [data, rng](Index sample, Index tokens, const ModelSpec& spec,
                            const Backend& backend, Type type) {
         const training::Fit fit{spec, backend, type, tokens};

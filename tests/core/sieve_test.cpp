@@ -36,13 +36,13 @@ Series burg(Series y, std::size_t order) {
         const Series a = prediction(reflections);
         double both = 0, squares = 0;
         for (std::size_t t = p; t < y.size(); ++t) {
-            double ahead = y[t], behind = y[t - p];
+            double forward = y[t], backward = y[t - p];
             for (std::size_t i = 0; i < a.size(); ++i) {
-                ahead -= a[i] * y[t - 1 - i];
-                behind -= a[i] * y[t - p + 1 + i];
+                forward -= a[i] * y[t - 1 - i];
+                backward -= a[i] * y[t - p + 1 + i];
             }
-            both += ahead * behind;
-            squares += ahead * ahead + behind * behind;
+            both += forward * backward;
+            squares += forward * forward + backward * backward;
         }
         reflections.push_back(2 * both / squares);
     }

@@ -11,7 +11,7 @@ namespace tsdiag::claim {
 namespace {
 
 /// Rows around one common row, t_sim about strength^2/(strength^2 + 1); independent for 0.
-Matrix alike(const Rng& rng, const Check& how, double strength) {
+Matrix similar_tokens(const Rng& rng, const Check& how, double strength) {
     const Matrix v = draw(rng, "v", 1, how.d, how.distribution);
     return strength * v.replicate(how.n, 1) + draw(rng, "X", how.n, how.d, how.distribution);
 }
@@ -111,9 +111,9 @@ Mean kernel_ratio(const Check& how, const Matrix& X, double on = 0) {
 }
 
 std::vector<Reading> check_feed_forward(const Check& how) {
-    const Matrix diverse = alike(how.rng.fork("diverse"), how, 0);
-    const Matrix similar = alike(how.rng.fork("similar"), how, 20);
-    const Matrix both = alike(how.rng.fork("both"), how, 1);
+    const Matrix diverse = similar_tokens(how.rng.fork("diverse"), how, 0);
+    const Matrix similar = similar_tokens(how.rng.fork("similar"), how, 20);
+    const Matrix both = similar_tokens(how.rng.fork("both"), how, 1);
     const Mean kernel = kernel_ratio(how, diverse);
     Mean independent = feed_forward_ratio(how, diverse, "independent tokens");
     independent.exact = kernel.claimed;
@@ -136,8 +136,8 @@ Attained attain_feed_forward() {
 }
 
 std::vector<Reading> violate_feed_forward(const Check& how) {
-    const Matrix diverse = alike(how.rng.fork("diverse"), how, 0);
-    const Matrix both = alike(how.rng.fork("both"), how, 1);
+    const Matrix diverse = similar_tokens(how.rng.fork("diverse"), how, 0);
+    const Matrix both = similar_tokens(how.rng.fork("both"), how, 1);
     Reading on = examine_mean(feed_forward_ratio(how, diverse, "a large shared bias", 10), how);
     on.of = "tokens alike";
     Reading along = examine_mean(product_odds(how, both, "W along the mean token", 1), how);
@@ -177,7 +177,7 @@ Mean norm_ratio(const Check& how, std::string reading, double shift) {
             .mutant = {.factor = 1.12, .why = "5 % are meant"},
             .claimed = 1,
             .ratio = [&how, shift](const Rng& rng) -> std::array<double, 2> {
-                const Matrix X = alike(rng, how, 0).array() + shift;
+                const Matrix X = similar_tokens(rng, how, 0).array() + shift;
                 const Gains g = gains_of(X, layer_norm(X));
                 return {g.xi1, g.xi2};
             }};

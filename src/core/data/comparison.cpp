@@ -563,10 +563,10 @@ Json comparison_json(const Changes& found) {
     const auto number = [](const std::optional<double>& v) { return v ? Json(*v) : Json(); };
     Json out;
     out.set("verdict", headline(found));
-    Json::Array notes, told;
+    Json::Array notes, remarks_json;
     for (const std::string& note : found.notes) notes.emplace_back(note);
-    for (const std::string& line : remarks(found)) told.emplace_back(line);
-    out.set("notes", std::move(notes)).set("remarks", std::move(told));
+    for (const std::string& line : remarks(found)) remarks_json.emplace_back(line);
+    out.set("notes", std::move(notes)).set("remarks", std::move(remarks_json));
     out.set("rate", found.rate).set("interval_confidence", found.interval_confidence);
     out.set("tested", Index(found.tested)).set("significant", Index(found.significant));
     out.set("untested", Index(found.untested)).set("equal", Index(found.equal));

@@ -15,20 +15,20 @@ struct Burg {
     Burg(std::span<const double> y, std::size_t order) {
         double mean = 0;
         for (const double v : y) mean += v / double(y.size());
-        std::vector<double> ahead(y.begin(), y.end());
-        for (double& v : ahead) v -= mean;
-        std::vector<double> behind = ahead;
+        std::vector<double> forward(y.begin(), y.end());
+        for (double& v : forward) v -= mean;
+        std::vector<double> backward = forward;
         for (std::size_t p = 1; p <= order; ++p) {
             double both = 0, squares = 0;
             for (std::size_t t = p; t < y.size(); ++t) {
-                both += ahead[t] * behind[t - 1];
-                squares += ahead[t] * ahead[t] + behind[t - 1] * behind[t - 1];
+                both += forward[t] * backward[t - 1];
+                squares += forward[t] * forward[t] + backward[t - 1] * backward[t - 1];
             }
             const double k = squares > 0 ? 2 * both / squares : 0;
             for (std::size_t t = y.size() - 1; t >= p; --t) {
-                const double old = ahead[t];
-                ahead[t] -= k * behind[t - 1];
-                behind[t] = behind[t - 1] - k * old;
+                const double old = forward[t];
+                forward[t] -= k * backward[t - 1];
+                backward[t] = backward[t - 1] - k * old;
             }
             reflections.push_back(k);
             log_rest.push_back(log_rest.back() + std::log1p(-std::min(k * k, 1.0)));

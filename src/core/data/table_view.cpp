@@ -19,16 +19,16 @@ class Layer {
             sum_ += *row.value;
             ++count_;
         }
-        told_ = told_ || row.at.head < 0;
+        has_whole_ = has_whole_ || row.at.head < 0;
     }
     Point point() const {
-        if (told_ || count_ == 0) return whole_;
+        if (has_whole_ || count_ == 0) return whole_;
         return {.value = sum_ / double(count_)};
     }
 
   private:
     Point whole_;
-    bool told_ = false;
+    bool has_whole_ = false;
     double sum_ = 0;
     Index count_ = 0;
 };
