@@ -110,7 +110,7 @@ TEST(Means, OfRatiosAreRatiosOfMeans) {
     EXPECT_EQ(examined(ratio).verdict, false_as_stated);
 }
 
-Bound of_sides(Relation relation, Sides sides) {
+Bound of_sides(Relation relation, BoundSides sides) {
     Bound bound;
     bound.reading = "sides";
     bound.relation = relation;
@@ -119,7 +119,7 @@ Bound of_sides(Relation relation, Sides sides) {
         v.set("x", draw(rng, "x", 1, 1, distribution));
         return v;
     };
-    bound.sides = [sides](const Variables&) -> std::optional<Sides> { return sides; };
+    bound.sides = [sides](const Variables&) -> std::optional<BoundSides> { return sides; };
     return bound;
 }
 
@@ -178,8 +178,8 @@ TEST(Traces, OfMeansAreThoseOfTheFirstTrialsInHalves) {
 
 TEST(Traces, OfBoundsAreOrderStatistics) {
     Bound b = of_sides(at_most, {});
-    b.sides = [](const Variables& v) -> std::optional<Sides> {
-        return Sides{std::abs(v("x")(0)), 10};
+    b.sides = [](const Variables& v) -> std::optional<BoundSides> {
+        return BoundSides{std::abs(v("x")(0)), 10};
     };
     for (const Index count : {1, 10, 64, 200}) {
         const Check how{.trials = count, .n = 1, .d = 1, .rng = Rng(4)};
