@@ -22,23 +22,23 @@ TEST(Cusolver, TakesNoMoreWorkspaceThanTheBudgetKnows) {
     ASSERT_EQ(cusolverDnCreateParams(&parameters), CUSOLVER_STATUS_SUCCESS);
     const auto none = CUSOLVER_EIG_MODE_NOVECTOR;
     for (const std::int64_t n : {256, 512, 1024, 2048}) {
-        const std::size_t matrix = std::size_t(n * n) * sizeof(double), beside = 4096;
+        const std::size_t matrix = std::size_t(n * n) * sizeof(double), allowance = 4096;
         std::size_t on_device = 0, on_host = 0;
         ASSERT_EQ(
             cusolverDnXgeev_bufferSize(handle, parameters, none, none, n, CUDA_R_64F, nullptr, n,
                                        CUDA_R_64F, nullptr, CUDA_R_64F, nullptr, n, CUDA_R_64F,
                                        nullptr, n, CUDA_R_64F, &on_device, &on_host),
             CUSOLVER_STATUS_SUCCESS);
-        EXPECT_LE(on_device, 7 * matrix + beside) << "Xgeev, n = " << n;
+        EXPECT_LE(on_device, 7 * matrix + allowance) << "Xgeev, n = " << n;
         ASSERT_EQ(cusolverDnXsyevd_bufferSize(handle, parameters, none, CUBLAS_FILL_MODE_LOWER, n,
                                               CUDA_R_64F, nullptr, n, CUDA_R_64F, nullptr,
                                               CUDA_R_64F, &on_device, &on_host),
                   CUSOLVER_STATUS_SUCCESS);
-        EXPECT_LE(on_device, 7 * matrix + beside) << "Xsyevd, n = " << n;
+        EXPECT_LE(on_device, 7 * matrix + allowance) << "Xsyevd, n = " << n;
         ASSERT_EQ(cusolverDnXgetrf_bufferSize(handle, parameters, n, n, CUDA_C_64F, nullptr, n,
                                               CUDA_C_64F, &on_device, &on_host),
                   CUSOLVER_STATUS_SUCCESS);
-        EXPECT_LE(on_device, 6 * matrix + beside) << "Xgetrf, n = " << n;
+        EXPECT_LE(on_device, 6 * matrix + allowance) << "Xgetrf, n = " << n;
     }
     cusolverDnDestroyParams(parameters);
     cusolverDnDestroy(handle);
