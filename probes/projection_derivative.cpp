@@ -17,8 +17,8 @@ Tensor flat(const Tensor& a) { return contiguous(a).reshape({1, a.batch() * a.ro
 
 Tensor square(const Tensor& a) { return multiply(a, a); }
 
-/// q or k with the rotated columns times their magnitude once more: a derivative by the other factor
-/// passes through the stretched rotation, m R = R m.
+/// q or k with the rotated columns times their magnitude once more: a derivative by the other
+/// factor passes through the stretched rotation, m R = R m.
 Tensor stretched(const Projections& p, const Tensor& x) {
     if (p.magnitude == 1) return x;
     std::vector<double> length(slot(x.cols()), 1.0);
@@ -328,7 +328,8 @@ Tensor KeyDerivative::quadratic(const Tensor& a, const Tensor& weight) const {
     return row_sum(multiply(matmul(a, x), matmul(b, x)));
 }
 
-/// The same with (X X^T)_kl cos(angle_k - angle_l), the angles those of a rotated pair.
+/// The quadratic form with (X X^T)_kl cos(angle_k - angle_l) in place of X X^T, the angles those of
+/// the rotated pair `pair` at each position.
 Tensor KeyDerivative::quadratic(const Tensor& a, const Tensor& weight, Index pair) const {
     const Index cols = a.cols();
     std::vector<double> c, s, both;

@@ -38,7 +38,7 @@ std::string summary(const RunResult& result, bool verbose);
 std::string costs(const Profile& profile);
 /// Headlines, then at most five other findings, or all of them.
 std::string findings_text(const std::vector<Finding>& findings, bool verbose);
-/// The same for --json.
+/// All findings, as `findings` of --json: a list of objects.
 Json findings_json(const std::vector<Finding>& findings);
 
 }  // namespace tsdiag::cli

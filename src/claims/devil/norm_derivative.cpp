@@ -36,7 +36,7 @@ Bound loose(Bound bound, double part, std::string why) {
     return bound;
 }
 
-/// The same with a negative eps, as long as the root exists.
+/// The reading of the bound with a negative eps, as long as the root exists.
 Reading with_negative_eps(Bound bound, Measured measured, Factor factor, const Check& how) {
     bound.sides = [measured, factor](const Variables& v) -> std::optional<BoundSides> {
         const Matrix& t = v("t");
