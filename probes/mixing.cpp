@@ -125,7 +125,8 @@ std::vector<Wide> products_by_columns(const Attention& e, const RowSums& sums) {
     return squares;
 }
 
-/// The same from the token spread, which jac_k_fro needs too, where that is certain.
+/// |Pi2 P X|_F^2 of each head: from the token spread, which jac_k_fro needs too, where that is
+/// certain; else by columns.
 std::vector<Wide> centred_products(const Attention& e, const RowSums& sums) {
     if (!has_token_spread(e) || e.op.structure().causal || !sums.all_stochastic())
         return products_by_columns(e, sums);

@@ -17,8 +17,8 @@ Tensor flat(const Tensor& a) { return contiguous(a).reshape({1, a.batch() * a.ro
 
 Tensor square(const Tensor& a) { return multiply(a, a); }
 
-/// q or k with the rotated columns times their magnitude once more: a derivative by the other side
-/// passes through the stretched rotation, m R = R m.
+/// q or k with the rotated columns times their magnitude once more: a derivative by the other
+/// factor passes through the stretched rotation, m R = R m.
 Tensor stretched(const Projections& p, const Tensor& x) {
     if (p.magnitude == 1) return x;
     std::vector<double> length(slot(x.cols()), 1.0);
@@ -34,84 +34,84 @@ Tensor near_one(const Tensor& x, int& exponent) {
 }
 
 /// R_i v, in place.
-void rotate_row(const Side& side, Index row, double* v) {
-    for (Index p = 0; p < side.pairs; ++p) {
-        const auto [a, b] = side.columns(p);
-        const double c = side.cosine[slot(row * side.pairs + p)];
-        const double s = side.sine[slot(row * side.pairs + p)];
+void rotate_row(const LogitFactor& factor, Index row, double* v) {
+    for (Index p = 0; p < factor.pairs; ++p) {
+        const auto [a, b] = factor.columns(p);
+        const double c = factor.cosine[slot(row * factor.pairs + p)];
+        const double s = factor.sine[slot(row * factor.pairs + p)];
         const double u = v[a], t = v[b];
         v[a] = u * c - t * s;
         v[b] = t * c + u * s;
     }
 }
 
-void fill_norm(Side& side, const Tensor& raw, double eps) {
+void fill_norm(LogitFactor& factor, const Tensor& raw, double eps) {
     const std::vector<double> values = raw.to_host<double>();
-    side.unit = values;
-    for (Index i = 0; i < side.heads * side.n; ++i) {
-        double* u = side.unit.data() + i * side.w;
+    factor.unit = values;
+    for (Index i = 0; i < factor.heads * factor.n; ++i) {
+        double* u = factor.unit.data() + i * factor.w;
         double mean = 0;
         Wide squares = 0;
-        for (Index c = 0; c < side.w && side.layer; ++c) mean += u[c] / double(side.w);
-        for (Index c = 0; c < side.w; ++c) squares += Wide(u[c] - mean) * (u[c] - mean);
-        const auto inverse = double(1 / std::sqrt(squares / double(side.w) + eps));
-        for (Index c = 0; c < side.w; ++c) u[c] = (u[c] - mean) * inverse;
-        side.inverse.push_back(inverse);
+        for (Index c = 0; c < factor.w && factor.layer; ++c) mean += u[c] / double(factor.w);
+        for (Index c = 0; c < factor.w; ++c) squares += Wide(u[c] - mean) * (u[c] - mean);
+        const auto inverse = double(1 / std::sqrt(squares / double(factor.w) + eps));
+        for (Index c = 0; c < factor.w; ++c) u[c] = (u[c] - mean) * inverse;
+        factor.inverse.push_back(inverse);
     }
-    if (const double top = *std::ranges::max_element(side.inverse); std::isfinite(top)) {
-        side.exponent = std::ilogb(top);
-        for (double& inverse : side.inverse) inverse = std::ldexp(inverse, -side.exponent);
+    if (const double top = *std::ranges::max_element(factor.inverse); std::isfinite(top)) {
+        factor.exponent = std::ilogb(top);
+        for (double& inverse : factor.inverse) inverse = std::ldexp(inverse, -factor.exponent);
     }
-    side.shadow = side.unit;
-    for (Index i = 0; i < side.heads * side.n; ++i) {
-        double* v = side.shadow.data() + i * side.w;
-        for (Index c = 0; c < side.w; ++c) v[c] *= side.gain[slot(c)];
-        rotate_row(side, i % side.n, v);
+    factor.shadow = factor.unit;
+    for (Index i = 0; i < factor.heads * factor.n; ++i) {
+        double* v = factor.shadow.data() + i * factor.w;
+        for (Index c = 0; c < factor.w; ++c) v[c] *= factor.gain[slot(c)];
+        rotate_row(factor, i % factor.n, v);
     }
-    for (Index i = 0; i < side.heads * side.n && side.layer; ++i) {
-        side.ones.insert(side.ones.end(), side.gain.begin(), side.gain.end());
-        rotate_row(side, i % side.n, side.ones.data() + i * side.w);
+    for (Index i = 0; i < factor.heads * factor.n && factor.layer; ++i) {
+        factor.ones.insert(factor.ones.end(), factor.gain.begin(), factor.gain.end());
+        rotate_row(factor, i % factor.n, factor.ones.data() + i * factor.w);
     }
 }
 
-Side make_side(const Projections& projections, const Tensor& raw, const Tensor& weight) {
-    Side side;
-    side.heads = raw.batch();
-    side.n = raw.rows();
-    side.w = raw.cols();
-    side.pairs = Index(projections.frequency.size());
-    side.interleaved = projections.interleaved;
-    for (Index i = 0; i < side.n && side.pairs > 0; ++i)
+LogitFactor make_factor(const Projections& projections, const Tensor& raw, const Tensor& weight) {
+    LogitFactor factor;
+    factor.heads = raw.batch();
+    factor.n = raw.rows();
+    factor.w = raw.cols();
+    factor.pairs = Index(projections.frequency.size());
+    factor.interleaved = projections.interleaved;
+    for (Index i = 0; i < factor.n && factor.pairs > 0; ++i)
         for (const double frequency : projections.frequency) {
             const double angle = projections.position[slot(i)] * frequency;
-            side.cosine.push_back(std::cos(angle));
-            side.sine.push_back(std::sin(angle));
+            factor.cosine.push_back(std::cos(angle));
+            factor.sine.push_back(std::sin(angle));
         }
-    side.consecutive = side.pairs > 0;
-    for (Index i = 1; i < side.n && side.consecutive; ++i)
-        side.consecutive = projections.position[slot(i)] == projections.position[slot(i - 1)] + 1;
-    side.normed = weight.defined();
-    side.layer = projections.norm_is_layer;
-    if (!side.normed) return side;
-    side.gain = weight.to_host<double>();
-    fill_norm(side, raw, projections.norm_eps);
-    return side;
+    factor.consecutive = factor.pairs > 0;
+    for (Index i = 1; i < factor.n && factor.consecutive; ++i)
+        factor.consecutive = projections.position[slot(i)] == projections.position[slot(i - 1)] + 1;
+    factor.normed = weight.defined();
+    factor.layer = projections.norm_is_layer;
+    if (!factor.normed) return factor;
+    factor.gain = weight.to_host<double>();
+    fill_norm(factor, raw, projections.norm_eps);
+    return factor;
 }
 
 }  // namespace
 
-std::pair<Index, Index> Side::columns(Index pair) const {
+std::pair<Index, Index> LogitFactor::columns(Index pair) const {
     return interleaved ? std::pair(2 * pair, 2 * pair + 1) : std::pair(pair, pair + pairs);
 }
 
-std::pair<Index, bool> Side::pair_of(Index column) const {
+std::pair<Index, bool> LogitFactor::pair_of(Index column) const {
     if (column >= 2 * pairs) return {-1, false};
     return interleaved ? std::pair(column / 2, column % 2 == 1)
                        : std::pair(column % pairs, column >= pairs);
 }
 
-Side query_side(const Projections& p) { return make_side(p, p.q_raw, p.q_norm); }
-Side key_side(const Projections& p) { return make_side(p, p.k_raw, p.k_norm); }
+LogitFactor query_factor(const Projections& p) { return make_factor(p, p.q_raw, p.q_norm); }
+LogitFactor key_factor(const Projections& p) { return make_factor(p, p.k_raw, p.k_norm); }
 
 Rows rows_of(const AttentionOperator& op, Index first, Index count) {
     const RowBlock block = op.rows(first, count);
@@ -132,36 +132,36 @@ Rows rows_of(const AttentionOperator& op, Index first, Index count) {
 }
 
 QueryDerivative::QueryDerivative(const Tensor& input, const Projections& projections)
-    : side_(query_side(projections)), scale_(projections.scale), exponent_(side_.exponent) {
+    : factor_(query_factor(projections)), scale_(projections.scale), exponent_(factor_.exponent) {
     const Backend& backend = input.backend();
     k_ = near_one(stretched(projections, projections.k), exponent_);
     input_squares_ = row_sum(square(near_one(input, exponent_))).to_host<double>();
     for (std::size_t i = 0; i < projections.growth.size(); ++i)
         input_squares_[i] *= projections.growth[i] * projections.growth[i];
-    if (side_.normed) {
-        const Shape shape{side_.heads, side_.n, side_.w};
-        shadow_ = on(backend, shape, side_.shadow);
-        if (side_.layer) ones_ = on(backend, shape, side_.ones);
+    if (factor_.normed) {
+        const Shape shape{factor_.heads, factor_.n, factor_.w};
+        shadow_ = on(backend, shape, factor_.shadow);
+        if (factor_.layer) ones_ = on(backend, shape, factor_.ones);
     }
     // k_c^2, and k_a k_b of each rotated pair: a rotation mixes the columns that the norm's weight
     // tells apart.
     const std::vector<double> k = k_.to_host<double>();
-    const Index pairs = side_.normed ? side_.pairs : 0;
+    const Index pairs = factor_.normed ? factor_.pairs : 0;
     std::vector<double> features;
     for (Index i = 0; i < k_.batch() * k_.rows(); ++i) {
-        const double* row = k.data() + i * side_.w;
-        for (Index c = 0; c < side_.w; ++c) features.push_back(row[c] * row[c]);
+        const double* row = k.data() + i * factor_.w;
+        for (Index c = 0; c < factor_.w; ++c) features.push_back(row[c] * row[c]);
         for (Index p = 0; p < pairs; ++p) {
-            const auto [a, b] = side_.columns(p);
+            const auto [a, b] = factor_.columns(p);
             features.push_back(row[a] * row[b]);
         }
     }
-    features_ = on(backend, {k_.batch(), k_.rows(), side_.w + pairs}, features);
+    features_ = on(backend, {k_.batch(), k_.rows(), factor_.w + pairs}, features);
 }
 
 double QueryDerivative::work(Index heads, Index n) const {
-    const double products = side_.normed ? 6.5 : 3;
-    return products * 2 * double(heads) * double(n) * double(side_.w);
+    const double products = factor_.normed ? 6.5 : 3;
+    return products * 2 * double(heads) * double(n) * double(factor_.w);
 }
 
 namespace {
@@ -178,26 +178,26 @@ struct Moments {
 };
 
 /// tr(diag(g)^2 R_i^T A R_i), by pairs: R diag(g^2) R^T has blocks of 2 x 2.
-std::pair<double, double> weighted_trace(const Side& side, Index row, const Moments& a) {
+std::pair<double, double> weighted_trace(const LogitFactor& factor, Index row, const Moments& a) {
     double sum = 0, gross = 0;
     const auto add = [&](Index c, double weight) {
         sum += weight * a.diagonal(c);
         gross += weight * a.b[c];
     };
     const auto gain2 = [&](Index c) {
-        return side.normed ? side.gain[slot(c)] * side.gain[slot(c)] : 1.0;
+        return factor.normed ? factor.gain[slot(c)] * factor.gain[slot(c)] : 1.0;
     };
     const Index rotated =
-        side.normed ? side.pairs : 0;  // without a norm R is orthogonal and drops out
+        factor.normed ? factor.pairs : 0;  // without a norm R is orthogonal and drops out
     for (Index p = 0; p < rotated; ++p) {
-        const auto [x, y] = side.columns(p);
-        const double c = side.cosine[slot(row * side.pairs + p)];
-        const double s = side.sine[slot(row * side.pairs + p)];
+        const auto [x, y] = factor.columns(p);
+        const double c = factor.cosine[slot(row * factor.pairs + p)];
+        const double s = factor.sine[slot(row * factor.pairs + p)];
         add(x, c * c * gain2(x) + s * s * gain2(y));
         add(y, s * s * gain2(x) + c * c * gain2(y));
-        sum += 2 * c * s * (gain2(x) - gain2(y)) * a.mixed(side.w, p, x, y);
+        sum += 2 * c * s * (gain2(x) - gain2(y)) * a.mixed(factor.w, p, x, y);
     }
-    for (Index c = 2 * rotated; c < side.w; ++c) add(c, gain2(c));
+    for (Index c = 2 * rotated; c < factor.w; ++c) add(c, gain2(c));
     return {sum, gross};
 }
 
@@ -207,7 +207,7 @@ RowNorms QueryDerivative::norms(const Rows& r) const {
     const Tensor k = k_.row_range(0, r.cols), slope_p = multiply(r.slope, r.p);
     const std::vector<double> b =
         matmul(square(r.slope), features_.row_range(0, r.cols)).to_host<double>();
-    std::vector<double> m(slot(r.p.batch() * r.count * side_.w), 0.0), u = m;
+    std::vector<double> m(slot(r.p.batch() * r.count * factor_.w), 0.0), u = m;
     std::vector<double> s2(slot(r.p.batch() * r.count), 0.0);
     if (r.divided) {
         m = matmul(r.slope, k).to_host<double>();
@@ -221,23 +221,23 @@ RowNorms QueryDerivative::norms(const Rows& r) const {
         return row_sum(square(v)).to_host<double>();
     };
     std::vector<double> along_unit, along_ones;
-    if (side_.normed) along_unit = along(shadow_.row_range(r.first, r.count));
-    if (side_.normed && side_.layer) along_ones = along(ones_.row_range(r.first, r.count));
+    if (factor_.normed) along_unit = along(shadow_.row_range(r.first, r.count));
+    if (factor_.normed && factor_.layer) along_ones = along(ones_.row_range(r.first, r.count));
 
     RowNorms out;
-    const Index f = features_.cols(), w = side_.w;
+    const Index f = features_.cols(), w = factor_.w;
     for (Index i = 0; i < r.p.batch() * r.count; ++i) {
         const Index head = i / r.count, row = r.first + i % r.count;
         const Moments a{b.data() + i * f, m.data() + i * w, u.data() + i * w, s2[slot(i)]};
-        auto [sum, gross] = weighted_trace(side_, row, a);
+        auto [sum, gross] = weighted_trace(factor_, row, a);
         double factor = scale_ * scale_ * input_squares_[slot(row)];
-        if (side_.normed) {
-            const double inverse = side_.inverse[slot(head * side_.n + row)];
-            const double* unit = side_.unit.data() + (head * side_.n + row) * w;
+        if (factor_.normed) {
+            const double inverse = factor_.inverse[slot(head * factor_.n + row)];
+            const double* unit = factor_.unit.data() + (head * factor_.n + row) * w;
             double length = 0;
             for (Index c = 0; c < w; ++c) length += unit[c] * unit[c];
             sum -= (2 - length / double(w)) / double(w) * along_unit[slot(i)];
-            if (side_.layer) sum -= along_ones[slot(i)] / double(w);
+            if (factor_.layer) sum -= along_ones[slot(i)] / double(w);
             factor *= inverse * inverse;
         }
         const int exponent = 2 * (exponent_ + r.exponents[slot(head)]);
@@ -267,31 +267,31 @@ std::vector<RowSpread::Sum> scaled(std::vector<RowSpread::Sum> sums, double fact
 
 /// |dP_i/dW_Q|^2 = scale^2 |x_i|^2 times the spread of the keys, since R_i is orthogonal.
 std::optional<std::vector<RowSpread::Sum>> QueryDerivative::sums(const Attention& e) const {
-    if (side_.normed || !is_softmax(e)) return std::nullopt;
+    if (factor_.normed || !is_softmax(e)) return std::nullopt;
     return scaled(RowSpread(e.op, k_).sums(e.op, input_squares_), scale_ * scale_, exponent_);
 }
 
 /// |dP_i/dW_K|^2 = scale^2 |q_i|^2 times the spread of the tokens.
 std::optional<std::vector<RowSpread::Sum>> KeyDerivative::sums(const Attention& e) const {
-    if (side_.normed || side_.pairs > 0 || !has_token_spread(e) || !is_softmax(e))
+    if (factor_.normed || factor_.pairs > 0 || !has_token_spread(e) || !is_softmax(e))
         return std::nullopt;
     const std::vector<double> lengths = row_sum(square(q_)).to_host<double>();
     return scaled(token_spread(e).spread.sums(e.op, lengths), scale_ * scale_, exponent_);
 }
 
 KeyDerivative::KeyDerivative(const Tensor& input, const Projections& projections)
-    : side_(key_side(projections)), scale_(projections.scale), exponent_(side_.exponent) {
+    : factor_(key_factor(projections)), scale_(projections.scale), exponent_(factor_.exponent) {
     const Backend& backend = input.backend();
     q_ = near_one(stretched(projections, projections.q), exponent_);
     x_ = near_one(input, exponent_);
     const Index n = x_.rows();
     constexpr Index largest_gram = 4096;
-    const bool distances = side_.consecutive && !side_.normed && n <= largest_gram;
+    const bool distances = factor_.consecutive && !factor_.normed && n <= largest_gram;
     has_gram_ = n < 2 * x_.cols() || distances;
     input_squares_ = row_sum(square(x_)).reshape({1, 1, n});
-    if (side_.normed) {
-        shadow_ = on(backend, {side_.heads, n, side_.w}, side_.shadow);
-        if (side_.layer) ones_ = on(backend, {side_.heads, n, side_.w}, side_.ones);
+    if (factor_.normed) {
+        shadow_ = on(backend, {factor_.heads, n, factor_.w}, factor_.shadow);
+        if (factor_.layer) ones_ = on(backend, {factor_.heads, n, factor_.w}, factor_.ones);
     }
 }
 
@@ -301,15 +301,17 @@ const Tensor& KeyDerivative::gram() const {
 }
 
 /// Does y_ik . y_il depend on the distance of k and l only?
-bool KeyDerivative::by_distance() const { return side_.consecutive && !side_.normed && has_gram_; }
+bool KeyDerivative::by_distance() const {
+    return factor_.consecutive && !factor_.normed && has_gram_;
+}
 
 /// By the sizes alone, so that every device selects the same rows.
 double KeyDerivative::work(Index heads, Index n) const {
     constexpr double reads = 6;  // the cost of a memory-bound multiplication, in flops
     if (by_distance()) return reads * double(n) * double(n) * double(heads);
     const double row = has_gram_ ? 2 * double(n) * double(n) : 4 * double(n) * double(x_.cols());
-    const double classes = has_gram_ ? double(side_.pairs + 1) : double(2 * side_.pairs + 1);
-    return row * double(heads) * (side_.normed ? double(side_.w) : classes);
+    const double classes = has_gram_ ? double(factor_.pairs + 1) : double(2 * factor_.pairs + 1);
+    return row * double(heads) * (factor_.normed ? double(factor_.w) : classes);
 }
 
 Tensor KeyDerivative::host_row(const std::vector<double>& values) const {
@@ -326,13 +328,14 @@ Tensor KeyDerivative::quadratic(const Tensor& a, const Tensor& weight) const {
     return row_sum(multiply(matmul(a, x), matmul(b, x)));
 }
 
-/// The same with (X X^T)_kl cos(angle_k - angle_l), the angles those of a rotated pair.
+/// The quadratic form with (X X^T)_kl cos(angle_k - angle_l) in place of X X^T, the angles those of
+/// the rotated pair `pair` at each position.
 Tensor KeyDerivative::quadratic(const Tensor& a, const Tensor& weight, Index pair) const {
     const Index cols = a.cols();
     std::vector<double> c, s, both;
     for (Index j = 0; j < cols; ++j) {
-        c.push_back(side_.cosine[slot(j * side_.pairs + pair)]);
-        s.push_back(side_.sine[slot(j * side_.pairs + pair)]);
+        c.push_back(factor_.cosine[slot(j * factor_.pairs + pair)]);
+        s.push_back(factor_.sine[slot(j * factor_.pairs + pair)]);
         both.insert(both.end(), {c.back(), s.back()});
     }
     if (!has_gram_)
@@ -345,7 +348,7 @@ Tensor KeyDerivative::quadratic(const Tensor& a, const Tensor& weight, Index pai
 }
 
 RowNorms KeyDerivative::norms(const Rows& rows) const {
-    RowNorms out = side_.normed ? with_norm(rows) : without_norm(rows);
+    RowNorms out = factor_.normed ? with_norm(rows) : without_norm(rows);
     for (std::vector<Wide>* squares : {&out.value, &out.gross})
         for (std::size_t i = 0; i < squares->size(); ++i) {
             const int own = rows.exponents[i / slot(rows.count)];
@@ -367,20 +370,20 @@ struct KeyDerivative::Weighted {
 
 /// y_ik . y_il of each row i at the distances |k - l| = 0 .. cols - 1, (1, total, cols).
 Tensor KeyDerivative::over_distances(const std::vector<double>& q, Index total, Index cols) const {
-    const Index w = side_.w, pairs = side_.pairs, rest = 2 * pairs < w ? 1 : 0;
+    const Index w = factor_.w, pairs = factor_.pairs, rest = 2 * pairs < w ? 1 : 0;
     std::vector<double> lengths(slot(total * (pairs + rest)), 0.0);
     for (Index i = 0; i < total; ++i) {
         double* length = lengths.data() + i * (pairs + rest);
         for (Index c = 0; c < w; ++c) {
-            const Index pair = side_.pair_of(c).first;
+            const Index pair = factor_.pair_of(c).first;
             length[pair < 0 ? pairs : pair] += q[slot(i * w + c)] * q[slot(i * w + c)];
         }
     }
     std::vector<double> turns;  // cos of the angle between positions 0 and t
     for (Index p = 0; p < pairs; ++p)
         for (Index t = 0; t < cols; ++t)
-            turns.push_back(side_.cosine[slot(t * pairs + p)] * side_.cosine[slot(p)] +
-                            side_.sine[slot(t * pairs + p)] * side_.sine[slot(p)]);
+            turns.push_back(factor_.cosine[slot(t * pairs + p)] * factor_.cosine[slot(p)] +
+                            factor_.sine[slot(t * pairs + p)] * factor_.sine[slot(p)]);
     turns.insert(turns.end(), slot(rest * cols), 1.0);
     const Backend& backend = x_.backend();
     return matmul(on(backend, {1, total, pairs + rest}, lengths),
@@ -394,7 +397,7 @@ RowNorms KeyDerivative::without_norm(const Rows& r) const {
     const std::vector<double> q = flat(q_.row_range(r.first, r.count)).to_host<double>();
     const std::vector<double> first =
         row_sum(multiply(square(rows.slope), rows.input_squares)).to_host<double>();
-    const Index w = side_.w, total = Index(first.size());
+    const Index w = factor_.w, total = Index(first.size());
     if (by_distance() && x_.backend().host_memory()) {
         const Tensor lengths = over_distances(q, total, r.cols);
         std::vector<double> form(slot(total), 0.0);
@@ -421,12 +424,12 @@ RowNorms KeyDerivative::without_norm(const Rows& r) const {
     };
     std::vector<double> length(slot(total), 0.0);
     for (Index i = 0; i < total; ++i)
-        for (Index c = 2 * side_.pairs; c < w; ++c)
+        for (Index c = 2 * factor_.pairs; c < w; ++c)
             length[slot(i)] += q[slot(i * w + c)] * q[slot(i * w + c)];
-    if (2 * side_.pairs < w)
+    if (2 * factor_.pairs < w)
         add_class(length, r.divided ? quadratic(rows.slope, rows.weight) : Tensor());
-    for (Index p = 0; p < side_.pairs; ++p) {
-        const auto [a, b] = side_.columns(p);
+    for (Index p = 0; p < factor_.pairs; ++p) {
+        const auto [a, b] = factor_.columns(p);
         for (Index i = 0; i < total; ++i)
             length[slot(i)] =
                 q[slot(i * w + a)] * q[slot(i * w + a)] + q[slot(i * w + b)] * q[slot(i * w + b)];
@@ -439,20 +442,20 @@ RowNorms KeyDerivative::without_norm(const Rows& r) const {
 /// y_ij = (g o z - u_j (shadow_j . q_i) / w [- 1 (R_j g . q_i) / w]) / s_j.
 Tensor KeyDerivative::column(const Tensor& q, Index head, Index c, const Tensor& shadow,
                              const Tensor& mean, Index cols) const {
-    const auto [pair, second] = side_.pair_of(c);
+    const auto [pair, second] = factor_.pair_of(c);
     std::vector<double> straight, crossed, unit, inverse;
     for (Index j = 0; j < cols; ++j) {
-        const double s = side_.inverse[slot(head * side_.n + j)], g = side_.gain[slot(c)] * s;
-        const double u = side_.unit[slot((head * side_.n + j) * side_.w + c)];
-        straight.push_back(pair < 0 ? g : g * side_.cosine[slot(j * side_.pairs + pair)]);
+        const double s = factor_.inverse[slot(head * factor_.n + j)], g = factor_.gain[slot(c)] * s;
+        const double u = factor_.unit[slot((head * factor_.n + j) * factor_.w + c)];
+        straight.push_back(pair < 0 ? g : g * factor_.cosine[slot(j * factor_.pairs + pair)]);
         if (pair >= 0)
-            crossed.push_back((second ? -g : g) * side_.sine[slot(j * side_.pairs + pair)]);
-        unit.push_back(u * s / double(side_.w));
-        inverse.push_back(s / double(side_.w));
+            crossed.push_back((second ? -g : g) * factor_.sine[slot(j * factor_.pairs + pair)]);
+        unit.push_back(u * s / double(factor_.w));
+        inverse.push_back(s / double(factor_.w));
     }
     Tensor y = matmul(q.col_range(c, 1), host_row(straight));
     if (pair >= 0) {
-        const auto [a, b] = side_.columns(pair);
+        const auto [a, b] = factor_.columns(pair);
         y = add(y, matmul(q.col_range(second ? a : b, 1), host_row(crossed)));
     }
     y = subtract(y, multiply(shadow, host_row(unit)));
@@ -461,17 +464,17 @@ Tensor KeyDerivative::column(const Tensor& q, Index head, Index c, const Tensor&
 
 RowNorms KeyDerivative::with_norm(const Rows& r) const {
     RowNorms out;
-    const Index group = r.p.batch() / side_.heads;
-    for (Index head = 0; head < side_.heads; ++head) {
+    const Index group = r.p.batch() / factor_.heads;
+    for (Index head = 0; head < factor_.heads; ++head) {
         const auto of_group = [&](const Tensor& t) { return t.batch_range(head * group, group); };
         const Weighted rows(of_group(r.p), of_group(r.slope), r.divided, input_squares_);
         const Tensor q = flat(of_group(q_).row_range(r.first, r.count));  // (1, group * count, w)
         const auto along = [&](const Tensor& z) {
             return matmul(q, z.batch_range(head, 1).row_range(0, r.cols), Transpose::second);
         };
-        const Tensor shadow = along(shadow_), mean = side_.layer ? along(ones_) : Tensor();
+        const Tensor shadow = along(shadow_), mean = factor_.layer ? along(ones_) : Tensor();
         std::vector<double> value(slot(group * r.count), 0.0), gross = value;
-        for (Index c = 0; c < side_.w; ++c) {
+        for (Index c = 0; c < factor_.w; ++c) {
             const Tensor a = multiply(rows.slope, column(q, head, c, shadow, mean, r.cols));
             const std::vector<double> first =
                 row_sum(multiply(square(a), rows.input_squares)).to_host<double>();

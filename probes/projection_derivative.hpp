@@ -34,8 +34,9 @@ struct RowNorms {
     std::vector<Wide> value, gross;
 };
 
-/// One side of the logits, on the host: the map from projection to logits.
-struct Side {
+/// One of the two factors of the logits Q K^T, on the host: the map from a projection, by its norm
+/// and rotation, to that factor.
+struct LogitFactor {
     Index heads = 0, n = 0, w = 0;
     bool normed = false, layer = false;
     std::vector<double> gain;     ///< g, (w)
@@ -53,8 +54,8 @@ struct Side {
     /// The pair of column c and whether c is its second; pair -1: not rotated.
     std::pair<Index, bool> pair_of(Index column) const;
 };
-Side query_side(const Projections& projections);
-Side key_side(const Projections& projections);
+LogitFactor query_factor(const Projections& projections);
+LogitFactor key_factor(const Projections& projections);
 
 /// |dP_i/dW_Q|^2 of rows.
 class QueryDerivative {
@@ -67,9 +68,9 @@ class QueryDerivative {
     double work(Index heads, Index n) const;  ///< flops of one row of all heads
 
   private:
-    Side side_;
+    LogitFactor factor_;
     double scale_;
-    int exponent_;  ///< of the members below and of the side: the squares are 2^(2 exponent)
+    int exponent_;  ///< of the members below and of the factor: the squares are 2^(2 exponent)
                     ///< times theirs
     Tensor k_, features_, shadow_, ones_;  ///< (h', n, w), (h', n, f), (h, n, w) twice
     std::vector<double> input_squares_;    ///< |x_i|^2
@@ -96,9 +97,9 @@ class KeyDerivative {
     Tensor quadratic(const Tensor& a, const Tensor& weight, Index pair) const;
     Tensor host_row(const std::vector<double>& values) const;
 
-    Side side_;
+    LogitFactor factor_;
     double scale_;
-    int exponent_;   ///< of the members below, and of the side
+    int exponent_;   ///< of the members below, and of the factor
     Tensor q_, x_;   ///< (h, n, w), (1, n, d)
     bool has_gram_;  ///< X X^T is small
     mutable Tensor gram_made_;

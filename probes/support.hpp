@@ -59,7 +59,8 @@ Value mean_over_heads(const std::vector<Value>& heads);
 void emit_heads(Sink& out, const ProbeSettings& settings, Index layer, std::string_view metric,
                 const std::vector<Value>& heads, const std::optional<Value>& mean = {});
 
-/// The same with value(k) of each head, if the metric is requested and there are heads.
+/// Emits value(k) of the requested heads k, then the mean over all heads as the row of the layer;
+/// nothing where the metric is not requested or there are no heads.
 template <class F>
 void emit_each(Sink& out, const ProbeSettings& settings, Index layer, std::string_view metric,
                Index heads, F value) {

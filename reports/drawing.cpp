@@ -52,15 +52,15 @@ std::string x_ticks_svg(const std::vector<Tick>& all, bool lines, bool turned = 
     for (std::size_t i = 0; i < all.size(); ++i) {
         const std::string x = percent(all[i].share);
         if (lines) out += fmt::format("<line x1=\"{0}%\" x2=\"{0}%\" y2=\"100%\"/>", x);
-        const std::string_view way = i % 2 == 1 ? " class=\"spare\"" : "";
+        const std::string_view spare = i % 2 == 1 ? " class=\"spare\"" : "";
         if (turned)
             out += fmt::format(
                 "<svg x=\"{}%\" y=\"100%\"><text{} transform=\"rotate(-90)\" x=\"-5\" dy=\"4\" "
                 "text-anchor=\"end\">{}</text></svg>",
-                x, way, html(all[i].label));
+                x, spare, html(all[i].label));
         else
             out += fmt::format(
-                "<text{} x=\"{}%\" y=\"100%\" dy=\"16\" text-anchor=\"middle\">{}</text>", way, x,
+                "<text{} x=\"{}%\" y=\"100%\" dy=\"16\" text-anchor=\"middle\">{}</text>", spare, x,
                 html(all[i].label));
     }
     return filled("axis", {{"name", "x"}, {"ticks", out}});
@@ -78,10 +78,11 @@ std::string y_ticks_svg(const std::vector<Tick>& all, bool lines, bool down) {
     return filled("axis", {{"name", "y"}, {"ticks", out}});
 }
 
-/// A polyline, or the outline of a band, in units of the inside.
-class Way {
+/// The series of a plot as path data of SVG, in units of the inside: polylines, points, outlines of
+/// bands.
+class PlotPath {
   public:
-    Way(Extent xs, Extent ys, const Plot& plot) : xs_(xs), ys_(ys), plot_(&plot) {}
+    PlotPath(Extent xs, Extent ys, const Plot& plot) : xs_(xs), ys_(ys), plot_(&plot) {}
     std::string at(double x, double y) const {
         const auto near = [](double share) {
             return std::clamp(std::round(share * units * 10) / 10, -9 * units, 10 * units);
@@ -142,7 +143,8 @@ std::string path(std::string_view kind, const std::string& d, const std::string&
     return d.empty() ? d : fmt::format("<path class=\"{}\"{} d=\"{}\"/>", kind, more, d);
 }
 
-std::string series_svg(const Plot& plot, const std::vector<LineStyle>& styles, const Way& way) {
+std::string series_svg(const Plot& plot, const std::vector<LineStyle>& styles,
+                       const PlotPath& paths) {
     std::size_t points = 0;
     for (const Series& s : plot.series) points += s.x.size();
     std::string out;
@@ -150,9 +152,9 @@ std::string series_svg(const Plot& plot, const std::vector<LineStyle>& styles, c
         if (!s.areas.empty()) continue;
         const LineStyle& style = style_of(styles, s.name);
         out += fmt::format("<g class=\"{}\" data-s=\"{}\">{}{}{}</g>\n", class_of(style),
-                           &style - styles.data(), path("band", way.band(s)),
-                           path("line", way.line(s), dash_of(style.dash)),
-                           points <= most_dots ? path("dots", way.dots(s)) : "");
+                           &style - styles.data(), path("band", paths.band(s)),
+                           path("line", paths.line(s), dash_of(style.dash)),
+                           points <= most_dots ? path("dots", paths.dots(s)) : "");
     }
     return out;
 }
@@ -174,10 +176,11 @@ std::string bubbles_svg(const Plot& plot, const std::vector<LineStyle>& styles, 
     return out;
 }
 
-std::string marks_svg(const Plot& plot, Extent ys, const Way& way, Extent xs, std::string& names) {
+std::string marks_svg(const Plot& plot, Extent ys, const PlotPath& paths, Extent xs,
+                      std::string& names) {
     std::string out;
     for (const auto& [y, name] : plot.marks) {
-        out += path("mark", "M" + way.at(xs.low, y) + "L" + way.at(xs.high, y));
+        out += path("mark", "M" + paths.at(xs.low, y) + "L" + paths.at(xs.high, y));
         const double share = place(ys, plot.y.scale, y);
         if (!name.empty())
             names += fmt::format("<text class=\"mark\" x=\"3\" y=\"{}%\" dy=\"{}\">{}</text>",
@@ -188,12 +191,12 @@ std::string marks_svg(const Plot& plot, Extent ys, const Way& way, Extent xs, st
 
 std::string lines_svg(const Plot& plot, const std::vector<LineStyle>& styles, const Layout& size) {
     const Extent xs = x_extent(plot), ys = y_extent(plot);
-    const Way way(xs, ys, plot);
+    const PlotPath paths(xs, ys, plot);
     std::string names;
-    const std::string marks = marks_svg(plot, ys, way, xs, names);
+    const std::string marks = marks_svg(plot, ys, paths, xs, names);
     return filled("lines", {{"grid", x_ticks_svg(axis_ticks(xs, plot.x, size.width / 64), true) +
                                          y_ticks_svg(axis_ticks(ys, plot.y, 5), true, false)},
-                            {"series", marks + series_svg(plot, styles, way)},
+                            {"series", marks + series_svg(plot, styles, paths)},
                             {"above", names + bubbles_svg(plot, styles, size, xs, ys)}});
 }
 

@@ -424,11 +424,11 @@ std::vector<Bubble> bubbles(const Plot& plot, const Layout& size) {
             most = std::max(most, s.areas[i]);
         }
     // an axis in pixels, and back
-    struct Way {
+    struct PixelAxis {
         Extent extent;
         bool logarithmic;
         double length;
-        Way(Extent e, Scale scale, int pixels)
+        PixelAxis(Extent e, Scale scale, int pixels)
             : extent(e), logarithmic(scale == Scale::log), length(pixels) {
             if (logarithmic) extent = {std::log(e.low), std::log(e.high)};
         }
@@ -440,7 +440,7 @@ std::vector<Bubble> bubbles(const Plot& plot, const Layout& size) {
             return logarithmic ? std::exp(v) : v;
         }
     };
-    const Way across(x_extent(plot), plot.x.scale, size.width),
+    const PixelAxis across(x_extent(plot), plot.x.scale, size.width),
         up(y_extent(plot), plot.y.scale, size.height);
     const Box panel{size.width / 2.0, size.height / 2.0, double(size.width), double(size.height)};
     std::vector<Box> circles;

@@ -17,13 +17,13 @@ using namespace reports;
 
 constexpr std::size_t most_lines = 6, most_findings = 8;
 
-struct Shown {
+struct TrajectoryKind {
     std::string_view metric, stage;
 };
 
 /// The metrics drawn over steps; for metrics of steps, the stages that every layer has.
-std::vector<Shown> shown() {
-    std::vector<Shown> found;
+std::vector<TrajectoryKind> shown() {
+    std::vector<TrajectoryKind> found;
     for (const Metric* metric : metrics()) {
         if (!has(metric->show, Show::trajectory)) continue;
         found.push_back({metric->name, metric->stage});
@@ -71,9 +71,9 @@ std::string words(const Series& s) {
     return text.empty() ? "" : fmt::format(" {}: {}.", s.name, text);
 }
 
-std::optional<Figure> trajectory(const TableView& rows, const Shown& what,
+std::optional<Figure> trajectory(const TableView& rows, const TrajectoryKind& kind,
                                  const std::string& unit) {
-    const Course layers = rows.course(what.metric, what.stage);
+    const Course layers = rows.course(kind.metric, kind.stage);
     std::set<Index> steps;
     bool any = false;  // a metric that is 0 everywhere (neg_mass of softmax) is not drawn
     for (const auto& [layer, points] : layers)
@@ -84,14 +84,14 @@ std::optional<Figure> trajectory(const TableView& rows, const Shown& what,
             }
     if (steps.size() < 2 || !any) return std::nullopt;
     Figure figure{
-        .name = trajectory_name(what.metric, what.stage),
-        .title = fmt::format("{}{} over the {}s", what.metric,
-                             what.stage.empty() ? "" : fmt::format(" ({})", what.stage), unit)};
-    Plot lines{.title = fmt::format("{} by layer", what.metric),
+        .name = trajectory_name(kind.metric, kind.stage),
+        .title = fmt::format("{}{} over the {}s", kind.metric,
+                             kind.stage.empty() ? "" : fmt::format(" ({})", kind.stage), unit)};
+    Plot lines{.title = fmt::format("{} by layer", kind.metric),
                .x = {.title = unit},
-               .y = {.title = std::string(what.metric)},
+               .y = {.title = std::string(kind.metric)},
                .ordered = true};
-    figure.alt = fmt::format("{} over the {}s.", what.metric, unit);
+    figure.alt = fmt::format("{} over the {}s.", kind.metric, unit);
     for (const Index layer : chosen(layers)) {
         lines.series.push_back(over_steps(layer, layers.at(layer)));
         figure.alt += words(lines.series.back());
@@ -105,15 +105,15 @@ std::optional<Figure> trajectory(const TableView& rows, const Shown& what,
     }
     figure.panels.push_back(std::move(lines));
     if (layers.size() >= 3 && steps.size() >= 3) {
-        Plot cells{.title = fmt::format("{}, layer by {}", what.metric, unit)};
-        cells.grid = grid_of(layers, steps, unit, what.metric);
+        Plot cells{.title = fmt::format("{}, layer by {}", kind.metric, unit)};
+        cells.grid = grid_of(layers, steps, unit, kind.metric);
         figure.panels.push_back(std::move(cells));
     }
     figure.caption = fmt::format(
         "`{}`{} of each layer during training, the same inputs at every {}{}; the band is the 95 % "
         "interval of the mean over at least three inputs (Student's t).{}",
-        what.metric, what.stage.empty() ? "" : fmt::format(" at stage `{}`", what.stage), unit,
-        what.stage == "attn" ? ", mean over the heads" : "",
+        kind.metric, kind.stage.empty() ? "" : fmt::format(" at stage `{}`", kind.stage), unit,
+        kind.stage == "attn" ? ", mean over the heads" : "",
         layers.size() > most_lines
             ? fmt::format(" {} of {} layers are drawn as lines.", most_lines, layers.size())
             : "");
@@ -137,8 +137,8 @@ std::string change_in_words(const Json& change, const std::string& unit) {
 }
 
 bool is_shown(const Json& change) {
-    return std::ranges::any_of(shown(), [&](const Shown& what) {
-        return what.metric == change["metric"].string() && what.stage == change["stage"].string();
+    return std::ranges::any_of(shown(), [&](const TrajectoryKind& kind) {
+        return kind.metric == change["metric"].string() && kind.stage == change["stage"].string();
     });
 }
 
@@ -206,8 +206,8 @@ std::vector<Figure> trajectories(const Table& table, const Json& run) {
     const TableView rows(table);
     const std::string unit = unit_of(run);
     std::vector<Figure> figures;
-    for (const Shown& what : shown())
-        if (std::optional<Figure> figure = trajectory(rows, what, unit))
+    for (const TrajectoryKind& kind : shown())
+        if (std::optional<Figure> figure = trajectory(rows, kind, unit))
             figures.push_back(std::move(*figure));
     return figures;
 }

@@ -45,7 +45,7 @@ struct RowBlock {
     bool ends_rounds = false;  ///< of the last round
 
     Index tokens() const { return p.cols() - memory; }  ///< n
-    /// The same of some heads; `totals` only where those are all.
+    /// The block of heads [head, head + count); with `totals` only where those are all.
     RowBlock of_heads(Index head, Index count) const;
 };
 /// `RowStatistics::first` and `n` count columns: m + first, m + n.
@@ -366,8 +366,8 @@ std::vector<SpectralRoute> spectral_routes();
 std::vector<Estimate> second_eigenvalue(const AttentionOperator& p, double memory = 2e9,
                                         double accuracy = usual_accuracy,
                                         std::string_view route = "auto");
-/// The same from the diagonal of one head of a causal P, e.g. RowStatistics::diagonal: no second
-/// pass.
+/// |lambda_2| of one head of a causal P, whose eigenvalues are its diagonal, e.g.
+/// RowStatistics::diagonal: exact, without a second pass over P.
 Estimate second_eigenvalue(std::span<const double> diagonal);
 /// delta = |Pi2 P|_2 of each head: proven up to 128 columns, as the root of the largest eigenvalue
 /// of a Gram matrix; beyond by Lanczos on (Pi2 P)^T (Pi2 P), whose residual proves a singular value

@@ -249,7 +249,8 @@ struct NamedArray {
 };
 void write_safetensors(const std::filesystem::path& file, std::span<const NamedArray> arrays,
                        const Json& metadata = {});
-/// The same as a NumPy .npz (stored, not deflated).
+/// Writes the arrays as one NumPy .npz (stored, not deflated), atomically: temporary name, then
+/// rename.
 void write_npz(const std::filesystem::path& file, std::span<const NamedArray> arrays);
 
 }  // namespace tsdiag

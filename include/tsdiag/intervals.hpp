@@ -76,9 +76,9 @@ struct PowerLaw {
 /// covers the scatter about the line.  Throws `UsageError` below three points or where one is not
 /// positive.
 PowerLaw fit_power_law(std::span<const double> x, std::span<const double> y, double confidence);
-/// The same fit of the means of samples[i] at x[i]; the interval is the bootstrap's over the
-/// samples: it covers the noise of the means, whatever their scatter about the line.  Throws as
-/// above, and below two numbers a sample.
+/// The law fitted to the means of samples[i] at x[i]; the interval is the bootstrap's over the
+/// samples: it covers the noise of the means, whatever their scatter about the line.  Throws
+/// `UsageError` below three points or two numbers a sample, or where a mean or x is not positive.
 PowerLaw fit_power_law(std::span<const double> x, std::span<const std::vector<double>> samples,
                        double confidence, const Rng& rng, Index resamples);
 

@@ -64,12 +64,12 @@ std::vector<double> singular_values(std::span<const double> a, Index m, Index n)
 Estimate dense_eigenvalue(std::span<const double> a, Index n, Index rank = 1,
                           double accuracy = usual_accuracy, double error = 0);
 
-/// The same of a matrix on any backend, (1, n, n) in float64, by its dense solver; only numbers
-/// leave a device.  `converged` is of first order, no proof: the condition number 1/|y^H x| times
-/// the sum of rounding error and residual (a library may balance the matrix first, and its backward
-/// error is then not relative to |A|), of the leading ones and the next.  Otherwise low and high
-/// are Elsner's bound for that error.  None where the solver did not converge.  Throws
-/// `OutOfMemory`.
+/// The `rank`-th largest eigenvalue modulus of a matrix (1, n, n) in float64, by the dense solver
+/// of its backend; only numbers leave a device.  `converged` is of first order, no proof: the
+/// condition number 1/|y^H x| times the sum of rounding error and residual (a library may balance
+/// the matrix first, and its backward error is then not relative to |A|), of the leading ones and
+/// the next.  Otherwise low and high are Elsner's bound for that error.  None where the solver did
+/// not converge.  Throws `OutOfMemory`.
 std::optional<Estimate> dense_eigenvalue(const Tensor& a, Index rank = 1,
                                          double accuracy = usual_accuracy, double error = 0);
 /// |A|_2 of a matrix (1, m, n) in float64 on any backend, and of all within `error` of it in the
@@ -142,19 +142,21 @@ struct StackMap {
     std::function<Tensor(const Tensor& x)> apply;
     bool centred = false;  ///< the map is Pi2 A Pi2
 };
-/// The same methods with the basis on the maps' backend: per product and vector few numbers leave
-/// the device.  Memory: max_products vectors.  Maps of `largest_singular_values` are A^T A.
+/// The `rank`-th largest eigenvalue modulus of each map by Arnoldi's method, and the largest
+/// singular value of each A, whose map is A^T A, by Lanczos's, with the basis on the maps' backend:
+/// per product and vector few numbers leave the device.  Memory: max_products vectors.
 std::vector<Estimate> spectral_radii(const StackMap& stack, double tolerance = 1e-8,
                                      Index max_products = 384, Index rank = 1,
                                      double accuracy = usual_accuracy);
 std::vector<Estimate> largest_singular_values(const StackMap& stack, double tolerance = 1e-8,
                                               Index max_products = 384);
 
-/// The same two by the library Spectra: Arnoldi and Lanczos with implicit restarts, on at most 128
+/// The `rank`-th largest eigenvalue modulus, and the largest singular value of A, whose map is
+/// A^T A, by the library Spectra: Arnoldi and Lanczos with implicit restarts, on at most 128
 /// vectors of which rank + 1 are kept (with fewer, wrong values have passed its test).  An
-/// independent implementation: `converged` is Spectra's own test at `tolerance`, and `residual` is
-/// recomputed, but no condition number is used.  Method "spectra".  Not converged: `value` is 0 and
-/// meaningless.  At least `least_restarted` rows.
+/// implementation independent of the others: `converged` is Spectra's own test at `tolerance`, and
+/// `residual` is recomputed, but no condition number is used.  Method "spectra".  Not converged:
+/// `value` is 0 and meaningless.  At least `least_restarted` rows.
 constexpr Index least_restarted = 8;
 Estimate restarted_eigenvalue(const LinearMap& a, double tolerance = 1e-10, Index rank = 1);
 Estimate restarted_singular_value(const LinearMap& a, double tolerance = 1e-10);

@@ -126,7 +126,8 @@ struct ArchitectureEntry {
     /// Whether this family owns the file.  By `model_type` where there is a config, else by names.
     bool (*matches)(const Checkpoint& file, const Json& config);
     Architecture (*read)(const Checkpoint& file, const DetectOptions& options);
-    /// The same family drawn at random: `random:NAME,key=value`.  Null: cannot be drawn.
+    /// A model of the family with random weights, for `random:NAME,key=value`.  Null: it cannot be
+    /// drawn.
     RandomModel (*draw)(std::string_view name, const Keys& keys) = nullptr;
     std::vector<std::string_view> (*random_names)() = nullptr;  ///< names for `random:`; null: none
     /// The family's names for the parameters of `spec`, and its config.json.  Null: cannot be

@@ -31,10 +31,11 @@ struct HeadsMap {
     Tensor weight, bias;
     Index heads;
 };
-/// The same of each map: on a device by one product, where the weights, and the biases, lie one
-/// behind another in memory (`adjacent`) and the heads have one width.
+/// split_heads(x W^T + bias, heads) of each map, (b heads, rows, out / heads): on a device by one
+/// product, where the weights, and the biases, lie one behind another in memory (`adjacent`) and
+/// the heads have one width.
 std::vector<Tensor> linear_heads(const Tensor& x, std::span<const HeadsMap> maps);
-/// The same tensors, contiguous, one behind another in one memory.
+/// Copies of the tensors, contiguous, one behind another in one memory.
 std::vector<Tensor> adjacent(std::span<const Tensor> parts);
 
 /// (x - mean) / sqrt(variance + eps) * weight + bias of each row, without the mean unless `centre`;
@@ -125,8 +126,8 @@ RowStatistics row_statistics(const Tensor& p, const Tensor& slope, bool divided,
                              const Visible& visible);
 StateMoments state_moments(const Tensor& x);
 Wide squared_norm(const Tensor& x);
-/// The same, without waiting for a device; rows are folded.  Of each batch of each of `xs`, which
-/// are kept meanwhile.
+/// `row_statistics`, whose rows are folded, without waiting for a device; `state_moments` and
+/// `squared_norm` of each batch of each of `xs`, which are kept until a device has read them.
 Later<RowStatistics> row_totals_later(const Tensor& p, const Tensor& slope, bool divided,
                                       Index first, const Visible& visible);
 Later<std::vector<StateMoments>> state_moments_later(std::vector<Tensor> xs);
@@ -135,7 +136,8 @@ std::vector<double> largest_moduli(const Tensor& x);  ///< max |x| of each batch
 /// e with 2^e <= max |x| < 2^(e + 1), -1000 <= e <= 1000: 2^-e x is safe to square.  0 where x = 0
 /// or is not finite.
 int exponent_of(double largest);
-/// The same of each batch, and of all together; 0 for float32, whose squares double holds.
+/// `exponent_of` the largest |x| of each batch, and of all batches together; 0 for float32, whose
+/// squares double holds.
 std::vector<int> exponents_of(const Tensor& x);
 int exponent_of(const Tensor& x);
 /// 2^-exponents[b] x_b, of each batch; 2^-exponent x.

@@ -109,7 +109,8 @@ struct Preprocessor {
 /// it does not know, unless that is null or a switch that is off.
 Preprocessor parse_preprocessor(std::string_view text, std::string_view source,
                                 std::string_view family);
-/// The same of a file, or of the preprocessor_config.json in a folder.
+/// Reads the preprocessor of `file`, or of the preprocessor_config.json in that folder, as
+/// `parse_preprocessor` does its text.
 Preprocessor open_preprocessor(const std::filesystem::path& file, std::string_view family);
 
 /// The file beside a checkpoint that says how its pictures are made: preprocessor_config.json, or

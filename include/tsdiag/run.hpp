@@ -178,7 +178,7 @@ struct RunResult {
 };
 
 /// Runs the model (or replays the trace), hands its events to the probes, aggregates their numbers.
-/// The same options give the same result, bit for bit, on the same machine and thread count.
+/// A function of the options, bit for bit, on one machine with one number of threads.
 /// At least as many trials as threads are run in parallel, each on one thread.
 RunResult run(const RunOptions& options);
 

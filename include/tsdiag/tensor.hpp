@@ -57,7 +57,7 @@ class Tensor {
     /// Whether the tensor's computation is recorded; see gradient.hpp.
     bool tracked() const { return record_ != nullptr; }
     const std::shared_ptr<const Record>& record() const { return record_; }
-    /// The same elements with `record` as their computation; null: not tracked.
+    /// A tensor of these elements, shared, with `record` as its computation; null: not tracked.
     Tensor recorded(std::shared_ptr<const Record> record) const;
     Tensor detached() const { return recorded({}); }
 
@@ -67,7 +67,8 @@ class Tensor {
     Tensor batch_range(Index first, Index count) const;
     /// (1, n, h*w) -> (h, n, w): head k is columns k*w to (k+1)*w.
     Tensor split_heads(Index heads) const;
-    /// The same elements under another shape with equal count; the tensor must be contiguous.
+    /// A view of these elements in their order as `shape`, which has as many; the tensor must be
+    /// contiguous.
     Tensor reshape(Shape shape) const;
     /// `shape` of the elements of parts that lie one behind another in one memory, not tracked;
     /// empty where they do not.

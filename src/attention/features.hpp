@@ -17,7 +17,7 @@ Tensor orthogonal_features(Rng rng, Index m, Index w, const Backend& backend, Ty
 Tensor drawn_uniform(const Rng& rng, Index rows, Index cols, double bound, const Backend& backend,
                      Type type);
 
-/// The same rows of each head: (h, n, w) -> (h, rows.size(), w).
+/// Of each head of x (h, n, w) the rows with these indices, (h, rows.size(), w).
 Tensor rows_of_each_head(const Tensor& x, std::span<const Index> rows);
 
 }  // namespace tsdiag::variants

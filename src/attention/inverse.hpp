@@ -11,8 +11,9 @@ Tensor plus_identity(const Tensor& x, double a);
 /// sum, that of each head or of all heads of a sample, of which there are `heads`.  k (s heads, m,
 /// m), entries >= 0.  Cost: 8 m^3 a step.  [NYSTROM]
 Tensor iterated_inverse(const Tensor& k, Index steps, Index heads, bool each_head);
-/// The same for k (h, m, m) with entries of any sign, from k^T over its largest sum of moduli of a
-/// column and that of a row, of each head: |k V - I|_2 < 1 where k is regular.  c k has V / c.
+/// `steps` steps of that iteration for k (h, m, m) with entries of any sign, from k^T over its
+/// largest sum of moduli of a column and that of a row, of each head: |k V - I|_2 < 1 where k is
+/// regular.  c k has V / c.  Cost: 8 m^3 a step.
 Tensor iterated_signed_inverse(const Tensor& k, Index steps);
 
 }  // namespace tsdiag::variants

@@ -34,16 +34,16 @@ class Heads {
     std::vector<double> wide_;
 };
 
-/// out[k] = work(k) for k in [0, count) on all threads; the first exception is rethrown when all
-/// are done.
-template <class Out, class Work>
-std::vector<Out> for_each_head(Index count, const Work& work) {
+/// out[k] = function(k) for k in [0, count) on all threads; the first exception is rethrown when
+/// all are done.
+template <class Out, class Function>
+std::vector<Out> for_each_head(Index count, const Function& function) {
     auto out = std::vector<Out>(std::size_t(count));
     std::exception_ptr failure;
 #pragma omp parallel for schedule(dynamic) if (count > 1)
     for (Index k = 0; k < count; ++k) {
         try {
-            out[std::size_t(k)] = work(k);
+            out[std::size_t(k)] = function(k);
         } catch (...) {
 #pragma omp critical(tsdiag_stored_failure)
             if (!failure) failure = std::current_exception();
@@ -53,11 +53,12 @@ std::vector<Out> for_each_head(Index count, const Work& work) {
     return out;
 }
 
-/// The same for work on tensors: synchronises `shared` and earlier work first.
-template <class Out, class Work>
-std::vector<Out> for_each_head(const Tensor& shared, const Work& work) {
+/// out[k] = function(k) for each head k of `shared`, on all threads; synchronises its backend
+/// first, so that the function may read tensors.
+template <class Out, class Function>
+std::vector<Out> for_each_head(const Tensor& shared, const Function& function) {
     shared.backend().synchronise();
-    return for_each_head<Out>(shared.batch(), work);
+    return for_each_head<Out>(shared.batch(), function);
 }
 
 View row_range(const View& a, Index first, Index count);

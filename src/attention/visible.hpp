@@ -19,7 +19,8 @@ inline Index end(const Visible& seen, Index n) {
     return seen.everything() ? n : *std::ranges::max_element(seen.last);
 }
 
-/// The same for rows [first, first + count) of `seen`, rounded up to whole vectors.
+/// One past the last column of n that any of the rows [first, first + count) sees, rounded up to
+/// whole vectors.
 inline Index columns(const Visible& seen, Index first, Index count, Index n) {
     constexpr Index vector = 64;
     if (seen.everything()) return n;

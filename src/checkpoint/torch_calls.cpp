@@ -63,7 +63,7 @@ Sizes shape_of(Ref value) {
     const auto count = shape ? element_count(*shape) : std::nullopt;
     return count && *count <= most ? *shape : Sizes();
 }
-/// The same of a member of a tuple.
+/// The sizes in member `at` of a tuple; none where there is no such member.
 Sizes shape_at(Ref tuple, std::size_t at) {
     return is_tuple(tuple, at + 1) ? shape_of(tuple->items[at]) : Sizes();
 }

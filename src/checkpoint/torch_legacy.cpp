@@ -20,7 +20,7 @@ using Kind = PickleValue::Kind;
 constexpr std::string_view binary_magic = "\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
 constexpr std::int64_t legacy_protocol = 1001;
 
-/// The same in decimal, as protocols 0 and 1 write it.
+/// The magic number in decimal, as protocols 0 and 1 write it.
 constexpr std::string_view decimal_magic = "L119547037146038801333356L\n.";
 
 /// The magic follows PROTO, and FRAME for protocols 4 and 5.

@@ -12,7 +12,7 @@
 
 namespace tsdiag::claim {
 
-double tightness(const Sides& s, Relation relation) {
+double tightness(const BoundSides& s, Relation relation) {
     if (relation == Relation::equal) {
         const double apart = std::abs(s.measured - s.bound);
         return apart == 0 ? 0 : s.room > 0 ? apart / s.room : INFINITY;
@@ -82,15 +82,15 @@ class BoundExamination {
     }
 
   private:
-    std::optional<Sides> sides(const Variables& v) const {
+    std::optional<BoundSides> sides(const Variables& v) const {
         for (const Condition& c : bound_.conditions)
             if (!(c.missed(v) <= rounding_misses)) return {};
-        std::optional<Sides> s = bound_.sides(v);
+        std::optional<BoundSides> s = bound_.sides(v);
         if (s) s->bound *= factor_;
         return s;
     }
     double ratio(const Variables& v) const {
-        const std::optional<Sides> s = sides(v);
+        const std::optional<BoundSides> s = sides(v);
         if (!s || !std::isfinite(s->measured) || !std::isfinite(s->bound)) return -INFINITY;
         return tightness(*s, bound_.relation);
     }
@@ -100,7 +100,7 @@ class BoundExamination {
     }
     /// The tightness of one trial; nullopt where the statement is undefined.
     std::optional<double> trial(Index t) const {
-        const std::optional<Sides> s =
+        const std::optional<BoundSides> s =
             sides(draw_at(trial_rng(how_, bound_.reading, t), {how_.n, how_.d}));
         if (!s) return {};
         for (const double side : {s->measured, s->bound})
@@ -230,7 +230,7 @@ class BoundExamination {
                           : breaks(best_.ratio) ? Verdict::not_decided
                                                 : Verdict::holds;
         const Found& shown = confirmed_ ? witness_ : best_;
-        if (const std::optional<Sides> s = sides(shown.at)) {
+        if (const std::optional<BoundSides> s = sides(shown.at)) {
             result_.measured = s->measured;
             result_.bound = s->bound;
         }
@@ -276,7 +276,7 @@ Bound scaled(Bound bound, const char* name, double scale) {
     bound.sides = [sides = bound.sides, name, scale](const Variables& v) {
         Variables other = v;
         other.set(name, scale * v(name));
-        std::optional<Sides> s = sides(other);
+        std::optional<BoundSides> s = sides(other);
         if (s) s->measured *= scale;
         return s;
     };
@@ -288,7 +288,7 @@ Reading control(const Bound& broken, std::string_view change, const Check& how) 
 }
 
 Reading compare(std::string reading, std::string formula, Role role, Relation relation,
-                const Sides& s, double accuracy, std::vector<NamedMatrix> witness) {
+                const BoundSides& s, double accuracy, std::vector<NamedMatrix> witness) {
     Reading r;
     r.name = std::move(reading);
     r.formula = std::move(formula);

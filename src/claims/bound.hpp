@@ -9,14 +9,15 @@ namespace tsdiag::claim {
 
 enum class Relation { at_most, at_least, equal };
 
-struct Sides {
+/// The two sides of a relation.
+struct BoundSides {
     double measured = 0, bound = 0;
     double room = 0;  ///< of an equation: the difference of its sides that rounding allows
 };
 /// measured/bound (at_least: bound/measured; equal: |measured - bound|/room): above 1 the relation
 /// is violated.  0 where the smaller side is not positive and it holds, infinite where it is not
 /// and it does not hold, or where no difference is allowed.
-double tightness(const Sides& sides, Relation relation);
+double tightness(const BoundSides& sides, Relation relation);
 
 /// A hypothesis on a draw; its miss is relative to the size of the variables.
 struct Condition {
@@ -42,7 +43,7 @@ struct Bound {
     /// searches and rounding change every entry.
     std::function<Variables(const Rng&, const Sizes&, Distribution)> draw = {};
     /// nullopt where the statement is undefined for the variables.
-    std::function<std::optional<Sides>(const Variables&)> sides = {};
+    std::function<std::optional<BoundSides>(const Variables&)> sides = {};
     /// Sizes searched for a violation, the smallest first; empty: no search.  Sizes chosen by the
     /// user replace them.
     std::vector<Sizes> search = {};
@@ -60,9 +61,9 @@ Reading control(const Bound& broken, std::string_view change, const Check& how);
 /// The bound of f(scale x), x the variable `name`: its derivative by x is `scale` times as large.
 Bound scaled(Bound bound, const char* name, double scale);
 
-/// The same comparison of two known numbers, without a draw.
+/// The reading of a relation between two known numbers, without a draw; `accuracy` as in `Bound`.
 Reading compare(std::string reading, std::string formula, Role role, Relation relation,
-                const Sides& sides, double accuracy, std::vector<NamedMatrix> witness = {});
+                const BoundSides& sides, double accuracy, std::vector<NamedMatrix> witness = {});
 
 /// Throws `NonFiniteError` naming claim, part and trial.
 [[noreturn]] void refuse_nonfinite(const Check& how, std::string_view part, Index trial,

@@ -104,19 +104,19 @@ Matrix norm_attention_gradient(const Matrix& s, const Matrix& V, const Matrix& g
     return (g - along * t) * V.transpose() / std::sqrt(v);
 }
 
-Sides worst_entry(const Matrix& measured, const Matrix& bound) {
-    Sides worst{std::abs(measured(0)), bound(0)};
+BoundSides worst_entry(const Matrix& measured, const Matrix& bound) {
+    BoundSides worst{std::abs(measured(0)), bound(0)};
     for (Index i = 1; i < measured.size(); ++i) {
-        const Sides next{std::abs(measured(i)), bound(i)};
+        const BoundSides next{std::abs(measured(i)), bound(i)};
         if (tightness(next, Relation::at_most) > tightness(worst, Relation::at_most)) worst = next;
     }
     return worst;
 }
 
-Sides worst_difference(const Matrix& measured, const Matrix& claimed, const Matrix& room) {
-    Sides worst, largest;
+BoundSides worst_difference(const Matrix& measured, const Matrix& claimed, const Matrix& room) {
+    BoundSides worst, largest;
     for (Index i = 0; i < measured.size(); ++i) {
-        const Sides next{measured(i), claimed(i), room(i)};
+        const BoundSides next{measured(i), claimed(i), room(i)};
         if (i == 0 || tightness(next, Relation::equal) > tightness(worst, Relation::equal))
             worst = next;
         if (i == 0 || std::abs(next.bound) * largest.room > std::abs(largest.bound) * next.room)

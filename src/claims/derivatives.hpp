@@ -37,10 +37,10 @@ Matrix rms_norm_derivative(const Matrix& t, double eps);
 Matrix norm_attention_gradient(const Matrix& s, const Matrix& V, const Matrix& g, double eps);
 
 /// Entry by entry: the pair where |measured| / bound is largest.
-Sides worst_entry(const Matrix& measured, const Matrix& bound);
+BoundSides worst_entry(const Matrix& measured, const Matrix& bound);
 /// Of an equation, entry by entry: the pair with the largest difference relative to its room; where
 /// none exceeds its room, the one with the largest claim.
-Sides worst_difference(const Matrix& measured, const Matrix& claimed, const Matrix& room);
+BoundSides worst_difference(const Matrix& measured, const Matrix& claimed, const Matrix& room);
 
 using ComplexRow = Eigen::RowVectorXcd;
 /// df_j/dx_k of an analytic f by a complex step: Im f(x + i h e_k)_j / h.  Nothing is subtracted,

@@ -140,7 +140,7 @@ Reading examine_mean(const Mean& stated, const Check& how) {
     r.low = i.low;
     r.high = i.high;
     r.trials = Index(samples.up.size());
-    const Sides sides{i.value, mean.claimed};
+    const BoundSides sides{i.value, mean.claimed};
     const double t =
         mean.relation == Relation::equal ? i.value / mean.claimed : tightness(sides, mean.relation);
     if (std::isfinite(t)) r.tightness = t;

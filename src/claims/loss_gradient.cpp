@@ -66,9 +66,9 @@ Bound step(std::string reading, std::string formula, MeasuredGradient measured, 
             .formula = std::move(formula),
             .mutant = {.factor = 0.7, .why = "nothing exceeds 1 / sqrt(2) of it"},
             .draw = draw_tail,
-            .sides = [measured, allowed](const Variables& v) -> std::optional<Sides> {
+            .sides = [measured, allowed](const Variables& v) -> std::optional<BoundSides> {
                 const Tail t = tail_of(v);
-                return Sides{measured(gradients(t)), allowed(t)};
+                return BoundSides{measured(gradients(t)), allowed(t)};
             },
             .search = {{1, 1}, {2, 1}}};
 }
@@ -116,11 +116,11 @@ std::vector<Reading> check_tail(const Check& how) {
     equality.relation = Relation::at_least;  // the other half of =
     Bound printed =
         step("first layer, as printed", "h(dL/dX1) <= sqrt(d) a2 h(W2)", of_input, with_second);
-    printed.sides = [](const Variables& v) -> std::optional<Sides> {
+    printed.sides = [](const Variables& v) -> std::optional<BoundSides> {
         const Tail t = tail_of(v);
         // The ratio is unbounded: the search keeps to weights that can be checked by hand.
         if (largest_row(t.W2) < largest_row(t.W1) / 100) return {};
-        return Sides{of_input(gradients(t)), with_second(t)};
+        return BoundSides{of_input(gradients(t)), with_second(t)};
     };
     std::vector<Reading> readings;
     for (const Bound& b : {step(loss_link), equality, step(classifier_link), step(second_link),
@@ -132,13 +132,13 @@ std::vector<Reading> check_tail(const Check& how) {
 /// Logits divided by a temperature of 1/4, which the bounds ignore.
 Reading violate_link(const Link& link, const Check& how) {
     Bound broken = step(link);
-    broken.sides = [link](const Variables& v) -> std::optional<Sides> {
+    broken.sides = [link](const Variables& v) -> std::optional<BoundSides> {
         const Tail t = tail_of(v);
         Tail hot = t;
         hot.W3 *= 4;
         TailGradients g = gradients(hot);
         g.O *= 4;  // by the logits before division
-        return Sides{link.measured(g), link.allowed(t)};
+        return BoundSides{link.measured(g), link.allowed(t)};
     };
     return control(broken, "a temperature of 1/4", how);
 }
@@ -146,9 +146,9 @@ Reading violate_link(const Link& link, const Check& how) {
 /// Activations of slope 10 instead of 1.
 std::vector<Reading> violate_tail(const Check& how) {
     Bound broken = first_layer();
-    broken.sides = [](const Variables& v) -> std::optional<Sides> {
+    broken.sides = [](const Variables& v) -> std::optional<BoundSides> {
         const Tail t = tail_of(v);
-        return Sides{of_input(gradients(t, 10)), with_first(t)};
+        return BoundSides{of_input(gradients(t, 10)), with_first(t)};
     };
     return {violate_link(loss_link, how), violate_link(classifier_link, how),
             violate_link(second_link, how), violate_link(sharp_link, how),

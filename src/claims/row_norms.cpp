@@ -25,8 +25,8 @@ Bound product() {
     return {.reading = "as printed",
             .formula = "h(X Y^T) <= sqrt(r) h(X) h(Y)",
             .draw = draw_factors,
-            .sides = [](const Variables& v) -> std::optional<Sides> {
-                return Sides{product_norm(v), product_bound(v, v("Y").rows())};
+            .sides = [](const Variables& v) -> std::optional<BoundSides> {
+                return BoundSides{product_norm(v), product_bound(v, v("Y").rows())};
             },
             .search = {{1, 1}, {1, 2}, {2, 2}}};
 }
@@ -37,8 +37,8 @@ Bound sharp_product(double (*size)(const Matrix& Y)) {
     sharp.reading = "sharp";
     sharp.formula = "h(X Y^T) <= h(X) |Y|_2";
     sharp.role = Role::sharper;
-    sharp.sides = [size](const Variables& v) -> std::optional<Sides> {
-        return Sides{product_norm(v), largest_row(v("X")) * size(v("Y"))};
+    sharp.sides = [size](const Variables& v) -> std::optional<BoundSides> {
+        return BoundSides{product_norm(v), largest_row(v("X")) * size(v("Y"))};
     };
     return sharp;
 }
@@ -56,8 +56,8 @@ Attained attain_product() {
 
 std::vector<Reading> violate_product(const Check& how) {
     Bound broken = product();
-    broken.sides = [](const Variables& v) -> std::optional<Sides> {
-        return Sides{product_norm(v), product_bound(v, v("Y").cols())};
+    broken.sides = [](const Variables& v) -> std::optional<BoundSides> {
+        return BoundSides{product_norm(v), product_bound(v, v("Y").cols())};
     };
     return {control(broken, "r taken as the inner dimension", how),
             control(sharp_product(largest_row), "h(Y) in place of |Y|_2", how)};
@@ -75,9 +75,9 @@ Bound spectral() {
     return {.reading = "as printed",
             .formula = "|X|_2 <= sqrt(n) h(X)",
             .draw = draw_matrix,
-            .sides = [](const Variables& v) -> std::optional<Sides> {
+            .sides = [](const Variables& v) -> std::optional<BoundSides> {
                 const Matrix& X = v("X");
-                return Sides{spectral_norm(X), spectral_bound(X, X.rows())};
+                return BoundSides{spectral_norm(X), spectral_bound(X, X.rows())};
             },
             .search = {{1, 1}, {2, 1}, {2, 2}}};
 }
@@ -89,8 +89,8 @@ Bound from_below(double (*size)(const Matrix& X)) {
     below.formula = "|X|_2 >= h(X)";
     below.role = Role::sharper;
     below.relation = Relation::at_least;
-    below.sides = [size](const Variables& v) -> std::optional<Sides> {
-        return Sides{spectral_norm(v("X")), size(v("X"))};
+    below.sides = [size](const Variables& v) -> std::optional<BoundSides> {
+        return BoundSides{spectral_norm(v("X")), size(v("X"))};
     };
     return below;
 }
@@ -106,8 +106,8 @@ Attained attain_spectral() {
 
 std::vector<Reading> violate_spectral(const Check& how) {
     Bound broken = spectral();
-    broken.sides = [](const Variables& v) -> std::optional<Sides> {
-        return Sides{spectral_norm(v("X")), spectral_bound(v("X"), v("X").cols())};
+    broken.sides = [](const Variables& v) -> std::optional<BoundSides> {
+        return BoundSides{spectral_norm(v("X")), spectral_bound(v("X"), v("X").cols())};
     };
     return {control(broken, "n taken as the number of columns", how),
             control(from_below([](const Matrix& X) { return X.norm(); }), "|X|_F in place of h(X)",

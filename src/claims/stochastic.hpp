@@ -15,7 +15,7 @@ std::optional<Matrix> doubly_stochastic(const Matrix& L);
 
 /// Violation by P of row sums of 1 and entries of at least 0.
 double stochastic_miss(const Matrix& P);
-/// The same of P and of its transpose.
+/// Violation by P of row and column sums of 1 and of entries of at least 0.
 double doubly_stochastic_miss(const Matrix& P);
 
 }  // namespace tsdiag::claim

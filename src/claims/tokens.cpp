@@ -11,7 +11,7 @@ Variables draw_tokens(const Rng& rng, const Sizes& at, Distribution distribution
 double rounding_of(const Matrix& x) { return 4 * ulp * double(x.size() + 8); }
 
 Bound token_equation(std::string reading, std::string formula,
-                     std::optional<Sides> (*sides)(const Variables&)) {
+                     std::optional<BoundSides> (*sides)(const Variables&)) {
     return {.reading = std::move(reading),
             .formula = std::move(formula),
             .relation = Relation::equal,

@@ -10,6 +10,6 @@ Variables draw_tokens(const Rng& rng, const Sizes& at, Distribution distribution
 double rounding_of(const Matrix& x);
 /// An equation about X.
 Bound token_equation(std::string reading, std::string formula,
-                     std::optional<Sides> (*sides)(const Variables&));
+                     std::optional<BoundSides> (*sides)(const Variables&));
 
 }  // namespace tsdiag::claim

@@ -28,7 +28,7 @@ constexpr int json_version = 1;  ///< raised where a key changes its meaning or 
 
 /// With --json, prints the object of a command; else nothing.  `line`: without line breaks.
 void print_json(std::string_view command, const Json& body, bool line = false);
-/// The same for a list of objects, without a head.
+/// With --json, prints the list of objects of a command, without a head; else nothing.
 void print_json_list(std::string_view command, Json::Array all);
 
 /// The table of docs/json.md: `tsdiag list outputs`.

@@ -2,7 +2,6 @@
 #include <string>
 #include <vector>
 
-#include "tsdiag/profile.hpp"
 #include "tsdiag/report.hpp"
 #include "tsdiag/run.hpp"
 
@@ -15,7 +14,7 @@ std::string summary(const RunResult& result, bool verbose);
 std::string costs(const Profile& profile);
 /// Headlines, then at most five other findings, or all of them.
 std::string findings_text(const std::vector<Finding>& findings, bool verbose);
-/// Of all findings, for --json.
+/// All findings, as `findings` of --json: a list of objects.
 Json findings_json(const std::vector<Finding>& findings);
 
 }  // namespace tsdiag::cli

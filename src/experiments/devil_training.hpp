@@ -48,7 +48,7 @@ std::string_view family(const ExperimentSetting& setting);
 /// A training of random:FAMILY with the setting's sizes and `more` keys, ",key=value...".
 TrainOptions devil_options(const ExperimentSetting& setting, std::string_view family,
                            const std::string& more);
-/// The same without a loss.
+/// `devil_options` without a loss.
 TrainOptions devil_recipe(const ExperimentSetting& setting, std::string_view family,
                           const std::string& more);
 

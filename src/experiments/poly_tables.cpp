@@ -279,7 +279,7 @@ Figure courses(const Table& table, const ExperimentSetting& setting) {
     return f;
 }
 
-/// The same of each power, a panel a model and scale.
+/// Accuracy through training with each power, a panel a model and scale.
 Figure courses_of_powers(const Table& table, const ExperimentSetting& setting) {
     Figure f{.name = "poly_table5_training",
              .title = "Accuracy through training",

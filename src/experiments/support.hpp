@@ -64,7 +64,7 @@ Series upright(std::string name, double x, double low, double high);
 /// A comparison with a statement; without `expected` it is not judged.
 Comparison compare(std::string what, std::string says, std::optional<double> expected,
                    const Number& measured, Comparison::Kind kind = Comparison::Kind::equal);
-/// The same, where differences up to `resolution` are ignored.
+/// `comparison` where differences up to `resolution` are ignored.
 Comparison resolved(Comparison comparison, double resolution);
 /// "what: first over second": whether one number exceeds the other.
 Comparison order_of(const std::string& what, const std::string& first, const std::string& second,

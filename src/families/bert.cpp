@@ -29,7 +29,7 @@ constexpr std::array bert_pairs{
     NamePair{"layer.*.norm2", "encoder.layer.*.output.LayerNorm"},
 };
 
-/// The same, but for the norms.
+/// BERT's names with those of Megatron for the norms.
 constexpr auto megatron_pairs = [] {
     std::array<NamePair, bert_pairs.size() + 1> out{};
     for (std::size_t i = 0; i < bert_pairs.size(); ++i) {

@@ -52,7 +52,8 @@ void read_separate_heads(Reader& r, const Decoder& d, AttentionSpec& a) {
     a.kv_heads = r.agreed({d.keys.kv_heads}, columns / a.head_dim, key);
 }
 
-/// The same where q, k and v are one tensor: its rows are those of heads + 2 kv_heads.
+/// Heads and their columns, where q, k and v are one tensor: its rows are those of heads + 2
+/// kv_heads.
 void read_fused_heads(Reader& r, const Decoder& d, AttentionSpec& a) {
     const std::string fused = first_name(d, "layer.*.attn.q") + ".weight";
     const Json& head_dim = r.value({d.keys.head_dim});

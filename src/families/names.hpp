@@ -49,8 +49,8 @@ Names translate(const ModelSpec& spec, std::span<const NamePair> pairs, const La
 /// The shape required in the file for `parameter`; `source` may select a part of it.
 std::vector<Index> file_shape(const Parameter& parameter, const TensorSource& source);
 
-/// The same of the tensor that the file has, where `source` is one of those that it stacks: the
-/// experts of a layer.
+/// The shape of the whole tensor in the file of which `source` is a slice, where it stacks those of
+/// several parameters: the experts of a layer.
 std::vector<Index> whole_shape(const ModelSpec& spec, const Parameter& parameter,
                                const TensorSource& source);
 

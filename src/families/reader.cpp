@@ -17,12 +17,12 @@ Reader::Reader(const Checkpoint& file, const DetectOptions& options, std::string
       options_(options),
       config_(options.config),
       config_source_(options.config_name),
-      told_(options.config["model_type"].is_string()),
+      has_model_type_(options.config["model_type"].is_string()),
       script_(options.config_of_script) {
     spec.family = family;
-    saw(told_ ? fmt::format("family {}: model_type '{}' in the configuration", family,
-                            config_["model_type"].string())
-              : fmt::format("family {}: by the names and shapes of the tensors", family));
+    saw(has_model_type_ ? fmt::format("family {}: model_type '{}' in the configuration", family,
+                                      config_["model_type"].string())
+                        : fmt::format("family {}: by the names and shapes of the tensors", family));
 }
 
 void Reader::find_prefix(std::string_view anchor) {
@@ -132,7 +132,7 @@ bool Reader::part(Words keys, const std::string& tensor, bool left_out) const {
     const Json& said = value(keys);
     const std::vector<std::string> parts = split(tensor, '.');  // layers, 0, module, ..., bias
     const std::string module = parts.size() > 4 ? "." + parts[2] : std::string();
-    if (said.is_null() && there && left_out && told_ && config_source_.ends_with(".json"))
+    if (said.is_null() && there && left_out && has_model_type_ && config_source_.ends_with(".json"))
         throw FormatError(
             fmt::format("{}: has the tensor '{}', but {} has no '{}', without which Transformers "
                         "leaves it out; write "
@@ -149,7 +149,7 @@ bool Reader::part(Words keys, const std::string& tensor, bool left_out) const {
 }
 
 void Reader::assume(std::string line) {
-    if (!told_) assumed_.push_back(line);
+    if (!has_model_type_) assumed_.push_back(line);
     took(fmt::format("{}: default of {}", line, spec.family));
 }
 

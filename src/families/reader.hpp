@@ -96,7 +96,8 @@ class Reader {
     std::string config_source_;
     bool has_model_type_ = false, script_ = false;
     mutable std::set<std::string, std::less<>> asked_;  ///< keys of the config
-    /// The same, synonyms together, and whether the default was taken.
+    /// Keys of the config that were asked for, synonyms together, and whether the default was
+    /// taken.
     mutable std::map<std::vector<std::string>, bool> questions_;
     std::vector<std::pair<std::string, Json>> other_sources_;
     std::vector<std::string> assumed_;

@@ -13,7 +13,7 @@ double read_share(Reader& reader, Words keys, double fallback);
 /// where no key has it.
 Rotary read_rotary(Reader& reader, Index columns, Words theta_keys, double theta = 10000);
 
-/// The same as a config of HF: sets `rope_scaling` where there is any.
+/// Writes the scaling of `rotary` into a config of HF: sets `rope_scaling` where there is any.
 void write_rope_scaling(const Rotary& rotary, Json& config);
 
 }  // namespace tsdiag::families

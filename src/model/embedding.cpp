@@ -118,7 +118,8 @@ Tensor cluster_rows(const Context& c, std::span<const Index> ids) {
     return gather_rows(concat_rows(parts), place);
 }
 
-/// The same for samples of one length, each by products of its own: no bit depends on the others.
+/// The rows of ids in clusters for samples of one length, each by products of its own: no bit
+/// depends on the others.
 Tensor cluster_rows(const Context& c, std::span<const Index> ids, Index samples) {
     const std::size_t length = ids.size() / std::size_t(samples);
     std::vector<Tensor> all;

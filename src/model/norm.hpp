@@ -15,7 +15,7 @@ struct Norm {
 Norm load_norm(const Weights& weights, const std::string& stem);
 /// NormKind::none: x itself.
 Tensor normed(NormKind kind, const Tensor& x, const Norm& norm, double eps);
-/// The same norm as an op on rows, where it is one.
+/// The norm as an op on rows; nullopt where its kind is none of those.
 std::optional<RowNorm> as_row_norm(NormKind kind, const Norm& norm, double eps);
 
 }  // namespace tsdiag::model

@@ -48,10 +48,10 @@ Tensor take_rows_and_columns(const Tensor& p, std::span<const Index> kept);
 std::vector<Index> kept(const std::vector<bool>& keep, std::string_view source);
 
 /// The mask of each sample, from a .npy file of (n), (S, n) or (S, 1, 1, n) zeros and ones; n as
-/// expected.  An
-/// (n) mask serves all.
+/// expected.  An (n) mask serves all.
 std::vector<std::vector<bool>> read_masks(const std::string& file, Index samples, Index n);
-/// The same, of an array that `source` names.
+/// The mask of each of `samples` samples of n tokens, from an array (n), (S, n) or (S, 1, 1, n) of
+/// zeros and ones.  Throws `ShapeError` or `FormatError` naming `source` for any other.
 std::vector<std::vector<bool>> masks_of(RawTensor array, const std::string& source, Index samples,
                                         Index n);
 

@@ -134,13 +134,13 @@ Plot trajectory(const TableView& rows, std::string_view metric) {
     return out;
 }
 
-struct Shown {
+struct TrajectoryFigure {
     const char *name, *title;
     std::vector<std::string_view> metrics;
 };
 
 std::vector<Figure> trajectories(const Table& table) {
-    const std::vector<Shown> all = {
+    const std::vector<TrajectoryFigure> all = {
         {"similarity",
          "Token similarity and escalation through training",
          {metric::t_sim, metric::r, metric::xi_ratio}},
@@ -150,13 +150,13 @@ std::vector<Figure> trajectories(const Table& table) {
          {metric::attn_fro, metric::jac_fro, metric::entropy}}};
     const TableView rows(table);
     std::vector<Figure> out;
-    for (const Shown& shown : all) {
-        Figure figure{.name = shown.name,
-                      .title = shown.title,
+    for (const TrajectoryFigure& group : all) {
+        Figure figure{.name = group.name,
+                      .title = group.title,
                       .caption =
                           "On held-out samples, the same at every step; means over heads. "
                           "docs/metrics.md defines the metrics."};
-        for (const std::string_view metric : shown.metrics)
+        for (const std::string_view metric : group.metrics)
             if (Plot plot = trajectory(rows, metric); !plot.series.empty())
                 figure.panels.push_back(std::move(plot));
         if (figure.panels.empty()) continue;

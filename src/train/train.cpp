@@ -93,8 +93,9 @@ class Training {
           parameters_(std::make_shared<Parameters>()),
           optimiser_(options.adam),
           folder_(options.directory) {
-        const Index beside = backend_.host_memory() ? omp_get_max_threads() : 1;
-        require_memory(spec_, fit_.tokens, std::min(options.batch, beside * together_), backend_);
+        const Index concurrent = backend_.host_memory() ? omp_get_max_threads() : 1;
+        require_memory(spec_, fit_.tokens, std::min(options.batch, concurrent * together_),
+                       backend_);
         contents_ = digest_of_file(options.data);
         data_->require(fit_);
         count_epochs();

@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 
+#include "attention/heads.hpp"
 #include "attention/sizes.hpp"
 #include "support/near.hpp"
 #include "tsdiag/attention.hpp"
@@ -114,9 +115,9 @@ TEST(Bucketed, HasTheClassesOfTheReleasedModels) {
     const std::vector<double> p = attention("bucketed").make(in)->matrix().to_host<double>();
     for (const Index i : {Index{0}, Index{150}, many - 1})
         for (Index j = 0; j < many; ++j) {
-            const double told =
+            const double found_class =
                 8 * std::log(p[std::size_t(i * many + j)] / p[std::size_t(i * many + i)]);
-            EXPECT_EQ(std::llround(told), t5_class(i - j, 32, 128, false)) << i - j;
+            EXPECT_EQ(std::llround(found_class), t5_class(i - j, 32, 128, false)) << i - j;
         }
 }
 

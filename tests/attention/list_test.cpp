@@ -65,8 +65,8 @@ TEST(LearnedNumbers, BeginWhereTheOptionsSay) {
     EXPECT_EQ(starts("polynomial", {}, 16), Starts());
     EXPECT_EQ(starts("polynomial", {{"scale", "1/14"}}, 0), Starts());
     EXPECT_EQ(starts("polynomial", {{"scale", "learned"}}, 16), (Starts{{"scale", 0.25}}));
-    const AttentionOptions told{{"scale", "learned"}, {"start", "1/8"}};
-    EXPECT_EQ(starts("polynomial", told, 0), (Starts{{"scale", 0.125}}));
+    const AttentionOptions options{{"scale", "learned"}, {"start", "1/8"}};
+    EXPECT_EQ(starts("polynomial", options, 0), (Starts{{"scale", 0.125}}));
     EXPECT_EQ(message([&] {
                   starts("polynomial", {{"scale", "learned"}}, 0);
               }),

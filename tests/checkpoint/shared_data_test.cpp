@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Told {
+struct ExpectedTensor {
     std::string name, dtype;
     std::vector<std::int64_t> shape;
     double sum, first, last;
@@ -37,23 +37,23 @@ std::string between(std::string& text, const std::string& before, const std::str
 }
 
 /// The lines "- `name` dtype [shape] sum S first [F, ...] last L" under each "**path**".
-std::map<std::string, std::vector<Told>> read_told() {
-    std::map<std::string, std::vector<Told>> told;
+std::map<std::string, std::vector<ExpectedTensor>> read_expected() {
+    std::map<std::string, std::vector<ExpectedTensor>> expected;
     std::istringstream in(samples::read_file(folder() / "README.md"));
     std::string file;
     for (std::string text; std::getline(in, text);) {
         if (text.starts_with("**")) file = between(text, "**", "**");
         if (!text.starts_with("- `") || text.find(" first [") == std::string::npos) continue;
-        Told t;
+        ExpectedTensor t;
         t.name = between(text, "`", "`");
         t.dtype = between(text, "` ", " ");
         t.shape = integers(between(text, "[", "]"));
         t.sum = std::stod(between(text, " sum ", " "));
         t.first = std::stod(between(text, " first [", "]"));  // up to the first comma
         t.last = std::stod(between(text, " last ", " "));
-        told[file].push_back(std::move(t));
+        expected[file].push_back(std::move(t));
     }
-    return told;
+    return expected;
 }
 
 std::string our_name(const std::string& theirs) {
@@ -71,13 +71,13 @@ bool near(double a, double b) { return std::abs(a - b) <= 1e-6 + 1e-6 * std::abs
 
 TEST(SharedData, EveryFileHoldsWhatItsReadmeSays) {
     if (!fs::exists(folder() / "README.md")) GTEST_SKIP() << "no files at " << folder();
-    const auto told = read_told();
-    EXPECT_GE(told.size(), 8u);
-    for (const auto& [path, tensors] : told) {
+    const auto expected = read_expected();
+    EXPECT_GE(expected.size(), 8u);
+    for (const auto& [path, tensors] : expected) {
         SCOPED_TRACE(path);
         const auto file = open_checkpoint(folder() / path);
         EXPECT_GE(file->names().size(), tensors.size());
-        for (const Told& t : tensors) {
+        for (const ExpectedTensor& t : tensors) {
             SCOPED_TRACE(t.name);
             ASSERT_TRUE(file->has(t.name));
             const RawTensor tensor = file->tensor(t.name);

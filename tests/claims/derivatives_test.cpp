@@ -134,18 +134,18 @@ TEST(LossGradient, StopsAtASecondLayerThatIsOff) {
     EXPECT_EQ(loss(tail), std::log(2.0));
 }
 
-TEST(Sides, OfEntriesThatAreEquallyTightAreThoseOfTheFirst) {
-    const Sides first = worst_entry(Matrix{{1.0, 2, 3}}, Matrix{{4.0, 4, 6}});
+TEST(BoundSides, OfEntriesThatAreEquallyTightAreThoseOfTheFirst) {
+    const BoundSides first = worst_entry(Matrix{{1.0, 2, 3}}, Matrix{{4.0, 4, 6}});
     EXPECT_EQ(first.measured, 2);
-    const Sides apart =
+    const BoundSides apart =
         worst_difference(Matrix{{1.0, 3, 5}}, Matrix{{0.0, 1, 3}}, Matrix{{0.5, 0.5, 0.5}});
     EXPECT_EQ(apart.measured, 3);
-    const Sides together =
+    const BoundSides together =
         worst_difference(Matrix{{1.0, 4, -4}}, Matrix{{1.0, 4, -4}}, Matrix{{0.5, 0.5, 0.5}});
     EXPECT_EQ(together.measured, 4);
 }
 
-TEST(Sides, OfADifferenceBeyondRoundingAreItsOwnAndElseThoseOfTheLargestNumber) {
+TEST(BoundSides, OfADifferenceBeyondRoundingAreItsOwnAndElseThoseOfTheLargestNumber) {
     const auto shown = [](double apart) {
         return worst_difference(Matrix{{apart, 10}}, Matrix{{0.0, 10}}, Matrix{{1.0, 1}}).measured;
     };
@@ -153,8 +153,8 @@ TEST(Sides, OfADifferenceBeyondRoundingAreItsOwnAndElseThoseOfTheLargestNumber) 
     for (const double beyond : {1.001, 1.5, 3.0}) EXPECT_EQ(shown(beyond), beyond);
 }
 
-TEST(Sides, AreThoseOfTheTightestEntry) {
-    const Sides worst = worst_entry(Matrix{{1.0, -3, 5}}, Matrix{{2.0, 4, 100}});
+TEST(BoundSides, AreThoseOfTheTightestEntry) {
+    const BoundSides worst = worst_entry(Matrix{{1.0, -3, 5}}, Matrix{{2.0, 4, 100}});
     EXPECT_EQ(worst.measured, 3);
     EXPECT_EQ(worst.bound, 4);
 }

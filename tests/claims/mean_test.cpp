@@ -68,7 +68,7 @@ TEST(Means, OfEquationsAreFalseWhereTheIntervalLeavesOutWhatIsMeant) {
 
 TEST(Means, ToldTrialsNarrowTheIntervalToWhatDecides) {
     // The width of an interval falls as the root of the trials.
-    const auto told = [](const Reading& r, double needed) {
+    const auto expected_note = [](const Reading& r, double needed) {
         const double half = (*r.high - *r.low) / 2;
         return fmt::format("about {:.2g} trials would decide it",
                            double(r.trials) * (half / needed) * (half / needed));
@@ -78,10 +78,10 @@ TEST(Means, ToldTrialsNarrowTheIntervalToWhatDecides) {
                   below = examined(of_uniform(at_least, value - away)),
                   near = examined(of_uniform(equal, value - 0.001)),
                   wide = examined(of_uniform(equal, value - away, 0.05));
-    EXPECT_EQ(above.note, told(above, away));
-    EXPECT_EQ(below.note, told(below, away));
-    EXPECT_EQ(near.note, told(near, 0.005 * (value - 0.001) - 0.001));
-    EXPECT_EQ(wide.note, told(wide, 0.05 * (value - away) - away));
+    EXPECT_EQ(above.note, expected_note(above, away));
+    EXPECT_EQ(below.note, expected_note(below, away));
+    EXPECT_EQ(near.note, expected_note(near, 0.005 * (value - 0.001) - 0.001));
+    EXPECT_EQ(wide.note, expected_note(wide, 0.05 * (value - away) - away));
     EXPECT_EQ(examined(of_uniform(at_most, value)).note,
               "no number of trials is likely to decide it");
 }
@@ -110,7 +110,7 @@ TEST(Means, OfRatiosAreRatiosOfMeans) {
     EXPECT_EQ(examined(ratio).verdict, false_as_stated);
 }
 
-Bound of_sides(Relation relation, Sides sides) {
+Bound of_sides(Relation relation, BoundSides sides) {
     Bound bound;
     bound.reading = "sides";
     bound.relation = relation;
@@ -119,7 +119,7 @@ Bound of_sides(Relation relation, Sides sides) {
         v.set("x", draw(rng, "x", 1, 1, distribution));
         return v;
     };
-    bound.sides = [sides](const Variables&) -> std::optional<Sides> { return sides; };
+    bound.sides = [sides](const Variables&) -> std::optional<BoundSides> { return sides; };
     return bound;
 }
 
@@ -178,8 +178,8 @@ TEST(Traces, OfMeansAreThoseOfTheFirstTrialsInHalves) {
 
 TEST(Traces, OfBoundsAreOrderStatistics) {
     Bound b = of_sides(at_most, {});
-    b.sides = [](const Variables& v) -> std::optional<Sides> {
-        return Sides{std::abs(v("x")(0)), 10};
+    b.sides = [](const Variables& v) -> std::optional<BoundSides> {
+        return BoundSides{std::abs(v("x")(0)), 10};
     };
     for (const Index count : {1, 10, 64, 200}) {
         const Check how{.trials = count, .n = 1, .d = 1, .rng = Rng(4)};

@@ -41,12 +41,12 @@ TEST(Variables, AreSetInPlaceOfThoseOfTheirName) {
 TEST(Bounds, ScaledAreOfTheScaledVariable) {
     // d f(2 x)/dx = 2 f'(2 x), f' = x^2 here: 8 x^2
     Bound b;
-    b.sides = [](const Variables& v) -> std::optional<Sides> {
-        return Sides{v("x")(0) * v("x")(0), 5};
+    b.sides = [](const Variables& v) -> std::optional<BoundSides> {
+        return BoundSides{v("x")(0) * v("x")(0), 5};
     };
     Variables v;
     v.set("x", Matrix{{3.0}});
-    const std::optional<Sides> s = scaled(b, "x", 2).sides(v);
+    const std::optional<BoundSides> s = scaled(b, "x", 2).sides(v);
     ASSERT_TRUE(s);
     EXPECT_EQ(s->measured, 72);
     EXPECT_EQ(s->bound, 5);
@@ -87,8 +87,8 @@ Bound square() {
                     v.set("x", draw(rng, "x", at.n, at.d, distribution));
                     return v;
                 },
-            .sides = [](const Variables& v) -> std::optional<Sides> {
-                return Sides{v("x").sum(), v("x").squaredNorm()};
+            .sides = [](const Variables& v) -> std::optional<BoundSides> {
+                return BoundSides{v("x").sum(), v("x").squaredNorm()};
             },
             .search = {{1, 1}}};
 }
@@ -109,9 +109,9 @@ TEST(Bounds, AreSearchedFromEntriesFarLargerAndFarSmallerThanDraws) {
     // No climb leads there: one has to start there.
     for (const auto& [low, high] : {std::pair{0.0, 0.1}, {8.0, 1e6}}) {
         Bound far = square();
-        far.sides = [low = low, high = high](const Variables& v) -> std::optional<Sides> {
+        far.sides = [low = low, high = high](const Variables& v) -> std::optional<BoundSides> {
             const double size = std::abs(v("x")(0));
-            return Sides{size > low && size < high ? 2.0 : 0.5, 1};
+            return BoundSides{size > low && size < high ? 2.0 : 0.5, 1};
         };
         const Reading r = examine_bound(
             far, {.trials = 2, .n = 1, .d = 1, .distribution = Distribution::rademacher});
@@ -130,7 +130,9 @@ TEST(Bounds, OfManyNumbersAreSearchedBeyondTheCornersOfASimplex) {
 
 TEST(Bounds, NameTheTrialThatIsNotFinite) {
     Bound infinite = square();
-    infinite.sides = [](const Variables&) -> std::optional<Sides> { return Sides{NAN, 1}; };
+    infinite.sides = [](const Variables&) -> std::optional<BoundSides> {
+        return BoundSides{NAN, 1};
+    };
     const Check how{.trials = 3, .n = 1, .d = 1, .claim = "some.claim"};
     try {
         examine_bound(infinite, how);
@@ -145,7 +147,7 @@ TEST(Bounds, NameTheTrialThatIsNotFinite) {
 TEST(Bounds, WithoutMeaningAreNotDecided) {
     Bound none = square();
     none.search.clear();
-    none.sides = [](const Variables&) -> std::optional<Sides> { return {}; };
+    none.sides = [](const Variables&) -> std::optional<BoundSides> { return {}; };
     EXPECT_EQ(examine_bound(none, {.trials = 3, .n = 1, .d = 1}).verdict, Verdict::not_decided);
 }
 
@@ -153,8 +155,8 @@ TEST(Bounds, AreNotBrokenByWhatADrawBecomesWhereItIsMadePlain) {
     // -1 and 1 violate it: no normal draw has them, but rounding of a witness would give them.
     Bound at_one = square();
     at_one.search.clear();
-    at_one.sides = [](const Variables& v) -> std::optional<Sides> {
-        return Sides{std::abs(v("x")(0)) == 1 ? 2.0 : 0.5, 1};
+    at_one.sides = [](const Variables& v) -> std::optional<BoundSides> {
+        return BoundSides{std::abs(v("x")(0)) == 1 ? 2.0 : 0.5, 1};
     };
     EXPECT_EQ(examine_bound(at_one, {.trials = 10, .n = 1, .d = 1}).verdict, Verdict::holds);
 }
@@ -162,9 +164,9 @@ TEST(Bounds, AreNotBrokenByWhatADrawBecomesWhereItIsMadePlain) {
 TEST(Bounds, CountTheDrawsWithoutMeaning) {
     Bound half = square();
     half.search.clear();
-    half.sides = [](const Variables& v) -> std::optional<Sides> {
+    half.sides = [](const Variables& v) -> std::optional<BoundSides> {
         if (v("x")(0) < 0) return {};
-        return Sides{1, 2};
+        return BoundSides{1, 2};
     };
     const Check how{
         .trials = 40, .n = 1, .d = 1, .distribution = Distribution::rademacher, .rng = Rng(3)};
@@ -192,8 +194,8 @@ TEST(Bounds, ANegativeNumberIsNotAtLeastZero) {
         v.set("x", draw(rng, "x", 1, 1, distribution));
         return v;
     };
-    square.sides = [](const Variables& v) -> std::optional<Sides> {
-        return Sides{std::pow(v("x")(0), 3), 0};
+    square.sides = [](const Variables& v) -> std::optional<BoundSides> {
+        return BoundSides{std::pow(v("x")(0), 3), 0};
     };
     Check how;
     how.trials = 50;

@@ -21,9 +21,9 @@ struct Numbers {
 };
 
 /// The named matrices of a draw.
-class Shown {
+class DrawnMatrices {
   public:
-    explicit Shown(const std::vector<NamedMatrix>& all) : all_(all) {}
+    explicit DrawnMatrices(const std::vector<NamedMatrix>& all) : all_(all) {}
     Matrix operator[](std::string_view name) const {
         const auto at = std::ranges::find(all_, name, &NamedMatrix::name);
         if (at == all_.end()) throw std::out_of_range(std::string(name));
@@ -214,7 +214,7 @@ double printed_rate(const Matrix& X, const std::vector<Matrix>& P, double a2, co
     const double eta = m.one / m.two - m.ratio;
     return 1 + (a2 / (1 + a2 * two) * (one - two) - eta) * t_sim(X);
 }
-double a2_of(const Shown& v) {
+double a2_of(const DrawnMatrices& v) {
     return std::pow(v.number("alpha") * v.number("sigma"), 2) * double(v["X"].cols());
 }
 
@@ -223,7 +223,7 @@ struct Tail {
     Matrix O, X3, X2, X1;
 };
 /// `heat`: factor of the logits; `slope`: of the activations.
-Tail tail(const Shown& v, double heat = 1, double slope = 1) {
+Tail tail(const DrawnMatrices& v, double heat = 1, double slope = 1) {
     const Matrix X1 = v["X1"], W1 = v["W1"], W2 = v["W2"], W3 = heat * v["W3"];
     const Matrix first = X1 * W1, second = slope * first.cwiseMax(0) * W2;
     const Matrix O = slope * second.cwiseMax(0) * W3;
@@ -240,22 +240,22 @@ Tail tail(const Shown& v, double heat = 1, double slope = 1) {
     t.X1 = slope * on * W1.transpose();
     return t;
 }
-double a1(const Shown& v) { return std::sqrt(double(v["W3"].rows())) * 2 * h(v["W3"]); }
-double a2(const Shown& v) { return std::sqrt(double(v["W2"].rows())) * a1(v) * h(v["W2"]); }
+double a1(const DrawnMatrices& v) { return std::sqrt(double(v["W3"].rows())) * 2 * h(v["W3"]); }
+double a2(const DrawnMatrices& v) { return std::sqrt(double(v["W2"].rows())) * a1(v) * h(v["W2"]); }
 
 /// dL/ds where the norm uses a part of eps.
-Matrix normed_by_scores(const Shown& v, double part = 1) {
+Matrix normed_by_scores(const DrawnMatrices& v, double part = 1) {
     const Matrix V = v["V"], t = v["s"] * V;
     return v["g"] * norm_slopes(t, part * v.number("eps")) * V.transpose();
 }
 /// sqrt(sigma^2 - eps)
-double negative_root(const Shown& v) {
+double negative_root(const DrawnMatrices& v) {
     return std::sqrt(std::pow(h(v["t"]), 2) / double(v["t"].cols()) - v.number("eps"));
 }
 
 struct Twin {
     const char *claim, *reading;
-    std::function<Numbers(const Shown&)> sides;
+    std::function<Numbers(const DrawnMatrices&)> sides;
     double accuracy = 1e-11;  ///< some hundred roundings, and small sums
     Index n = 5, d = 4;
 };
@@ -267,26 +267,26 @@ std::ostream& operator<<(std::ostream& out, const Twin& t) {
 const std::vector<Twin>& twins() {
     static const std::vector<Twin> list = {
         {"devil.eq9", "entries",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {largest(softmax_slopes(softmax_rows(v["s"]))), 0.25};
          }},
         {"devil.eq9", "as a matrix",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {top_singular_value(softmax_slopes(softmax_rows(v["s"]))), 0.5};
          }},
         {"devil.eq11", "entries",
-         [](const Shown& v) {
+         [](const DrawnMatrices& v) {
              const Matrix s = v["s"];
              Matrix bound(s.cols(), s.cols());
              for (Index k = 0; k < s.cols(); ++k) bound.col(k).setConstant(1 / (4 * s(0, k)));
              return tightest(linear_slopes(s), bound);
          }},
         {"devil.eq11", "by the least score",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {largest(linear_slopes(v["s"])), 1 / (4 * smallest(v["s"]))};
          }},
         {"devil.prop3.1", "for every M",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              // q = k have the features phi(x) = x + 1 or e^x; all scores are |phi|^2.
              const Matrix q = v["q = k"];
              double score = 0;
@@ -295,104 +295,104 @@ const std::vector<Twin>& twins() {
              return {1 / (n * n * score), v.number("M")};
          }},
         {"devil.prop3.1", "only as the sum vanishes",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {largest(linear_slopes(v["s"])), 1 / v["s"].sum()};
          }},
         {"devil.propD4", "as printed",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {h(v["X"] * v["Y"].transpose()),
                      std::sqrt(double(v["Y"].rows())) * h(v["X"]) * h(v["Y"])};
          }},
         {"devil.propD4", "sharp",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {h(v["X"] * v["Y"].transpose()), h(v["X"]) * top_singular_value(v["Y"])};
          }},
         {"devil.propD6", "as printed",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {top_singular_value(v["X"]), std::sqrt(double(v["X"].rows())) * h(v["X"])};
          }},
         {"devil.propD6", "from below",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {top_singular_value(v["X"]), h(v["X"])};
          }},
         {"devil.propD5", "loss",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {h(tail(v).O), 2};
          }},
         {"devil.propD5", "loss, with the = of (63)",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {h(tail(v).O), 2};
          }},
         {"devil.propD5", "loss, sharp",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {h(tail(v).O), std::sqrt(2.0)};
          }},
         {"devil.propD5", "classifier",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {h(tail(v).X3), a1(v)};
          }},
         {"devil.propD5", "second layer",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {h(tail(v).X2), a2(v)};
          }},
         {"devil.propD5", "first layer, as printed",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {h(tail(v).X1), std::sqrt(double(v["W1"].rows())) * a2(v) * h(v["W2"])};
          }},
         {"devil.propD5", "first layer, h(W1)",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {h(tail(v).X1), std::sqrt(double(v["W1"].rows())) * a2(v) * h(v["W1"])};
          }},
         {"devil.eq48-linear", "as printed",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {
                  largest(by_scores(linear_slopes(v["s"]), v["V"], v["g"])),
                  std::sqrt(double(v["s"].cols())) * h(v["g"]) * h(v["V"]) / (4 * smallest(v["s"]))};
          }},
         {"devil.eq48-linear", "sharp",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const double n = double(v["s"].cols());
              return {largest(by_scores(linear_slopes(v["s"]), v["V"], v["g"])),
                      2 * (1 - 1 / n) / n * h(v["g"]) * h(v["V"]) / smallest(v["s"])};
          }},
         {"devil.eq48-linear", "row of U, a step of (48)",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {h(linear_slopes(v["s"]).transpose()), 1 / (4 * smallest(v["s"]))};
          }},
         {"devil.eq59", "as printed",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {largest(by_scores(softmax_slopes(softmax_rows(v["s"])), v["V"], v["g"])),
                      std::sqrt(double(v["s"].cols())) * h(v["g"]) * h(v["V"]) / 4};
          }},
         {"devil.eq59", "sharp",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {largest(by_scores(softmax_slopes(softmax_rows(v["s"])), v["V"], v["g"])),
                      h(v["g"]) * h(v["V"]) / 2};
          }},
         {"devil.eq59", "of a row",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {h(by_scores(softmax_slopes(softmax_rows(v["s"])), v["V"], v["g"])),
                      h(v["g"]) * h(v["V"]) / std::sqrt(2.0)};
          }},
         {"devil.eq59", "row of U, a step of (48)",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {h(softmax_slopes(softmax_rows(v["s"]))), 0.25};
          }},
         {"devil.eq53", "entries",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const Matrix t = v["t"];
              const double eps = v.number("eps"), d = double(t.cols());
              return {largest(norm_slopes(t, eps)), 1.5 / std::sqrt(std::pow(h(t), 2) / d + eps)};
          }},
         {"devil.eq53", "sharp, diagonal",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const Matrix t = v["t"];
              const double eps = v.number("eps"), d = double(t.cols());
              return {largest(norm_slopes(t, eps).diagonal()),
                      1 / std::sqrt(std::pow(h(t), 2) / d + eps)};
          }},
         {"devil.eq53", "sharp, off the diagonal",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const Matrix t = v["t"];
              const double eps = v.number("eps"), d = double(t.cols());
              Matrix R = norm_slopes(t, eps);
@@ -400,7 +400,7 @@ const std::vector<Twin>& twins() {
              return {largest(R), 0.5 / std::sqrt(std::pow(h(t), 2) / d + eps)};
          }},
         {"devil.eq53-steps", "third line",
-         [](const Shown& v) {
+         [](const DrawnMatrices& v) {
              const Matrix t = v["t"];
              const Index d = t.cols();
              const double whole = std::pow(h(t), 2);
@@ -414,7 +414,7 @@ const std::vector<Twin>& twins() {
              return tightest(left, right);
          }},
         {"devil.eq53-steps", "fourth line",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const Matrix t = v["t"];
              const double whole = std::pow(h(t), 2);
              double most = 0;
@@ -426,45 +426,45 @@ const std::vector<Twin>& twins() {
              return {most, 1.5};
          }},
         {"devil.eq57", "norm",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const Matrix t = v["t"];
              const double eps = v.number("eps"), d = double(t.cols());
              return {top_singular_value(norm_slopes(t, eps)),
                      1.5 * d / std::sqrt(std::pow(h(t), 2) / d + eps)};
          }},
         {"devil.eq57", "Frobenius norm",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const Matrix t = v["t"];
              const double eps = v.number("eps"), d = double(t.cols());
              return {frobenius(norm_slopes(t, eps)),
                      1.5 * d / std::sqrt(std::pow(h(t), 2) / d + eps)};
          }},
         {"devil.eq57", "sharp",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const Matrix t = v["t"];
              const double eps = v.number("eps"), d = double(t.cols());
              return {top_singular_value(norm_slopes(t, eps)),
                      1 / std::sqrt(std::pow(h(t), 2) / d + eps)};
          }},
         {"devil.eq57", "sharp, Frobenius norm",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const Matrix t = v["t"];
              const double eps = v.number("eps"), d = double(t.cols());
              return {frobenius(norm_slopes(t, eps)), std::sqrt(d / (std::pow(h(t), 2) / d + eps))};
          }},
         {"devil.eq61", "as printed",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {largest(normed_by_scores(v)), 3 * h(v["g"]) * h(v["V"]) *
                                                        double(v["V"].cols()) /
                                                        (2 * std::sqrt(v.number("eps")))};
          }},
         {"devil.eq61", "sharp",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {largest(normed_by_scores(v)),
                      h(v["g"]) * h(v["V"]) / std::sqrt(v.number("eps"))};
          }},
         {"devil.eq61", "by row",
-         [](const Shown& v) {
+         [](const DrawnMatrices& v) {
              const Matrix V = v["V"], t = v["s"] * V;
              Matrix bound(1, V.rows());
              for (Index j = 0; j < V.rows(); ++j)
@@ -473,11 +473,11 @@ const std::vector<Twin>& twins() {
              return tightest(normed_by_scores(v), bound);
          }},
         {"poly.thm4.1a", "from above",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {frobenius(softmax_rows(v["A"])), std::sqrt(double(v["A"].rows()))};
          }},
         {"poly.thm4.1a", "from below",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {frobenius(softmax_rows(v["A"])), 1};
          }},
     };
@@ -496,21 +496,21 @@ Matrix squared_slopes(const Matrix& A) {
 const std::vector<Twin>& more_twins() {
     static const std::vector<Twin> list = {
         {"poly.thm4.1b", "as printed",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {std::sqrt(squared_slopes(v["A"]).sum()), 2 * std::sqrt(double(v["A"].rows()))};
          }},
         {"poly.thm4.1b", "sharp",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {std::sqrt(squared_slopes(v["A"]).sum()), std::sqrt(double(v["A"].rows())) / 2};
          }},
         {"poly.thm4.1b", "by the norm",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const double F = frobenius(softmax_rows(v["A"]));
              return {std::sqrt(squared_slopes(v["A"]).sum()),
                      F * std::sqrt(1 - F * F / double(v["A"].rows()))};
          }},
         {"poly.eq34", "(30)",
-         [](const Shown& v) {
+         [](const DrawnMatrices& v) {
              const Matrix F = softmax_rows(v["A"]);
              Matrix right = Matrix::Zero(F.rows(), 1);
              for (Index i = 0; i < F.rows(); ++i)
@@ -519,7 +519,7 @@ const std::vector<Twin>& more_twins() {
              return tightest(squared_slopes(v["A"]), right);
          }},
         {"poly.eq34", "(34)",
-         [](const Shown& v) {
+         [](const DrawnMatrices& v) {
              const Matrix F = softmax_rows(v["A"]);
              Matrix right = Matrix::Zero(F.rows(), 1);
              for (Index i = 0; i < F.rows(); ++i)
@@ -528,15 +528,15 @@ const std::vector<Twin>& more_twins() {
              return tightest(squared_slopes(v["A"]), right);
          }},
         {"tse.def1.1", "t_sim at most 1",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {t_sim(v["X"]), 1};
          }},
         {"tse.def1.1", "t_div at most 1",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {1 - t_sim(v["X"]), 1};
          }},
         {"tse.eq1", "average over pairs",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const Matrix X = v["X"];
              double sum = 0;
              for (Index i = 0; i < X.rows(); ++i)
@@ -546,55 +546,55 @@ const std::vector<Twin>& more_twins() {
              return {sum, sum};
          }},
         {"tse.eq11", "similar part",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const Mixed m = mixed(v["X"], v["P"]);
              return {m.one, std::pow(1 - m.omega, 2)};
          }},
         {"tse.eq11", "diverse part",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const Mixed m = mixed(v["X"], v["P"]);
              return {m.two, m.delta * m.delta};
          }},
         {"tse.eq11", "ceiling of mu1",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const Mixed m = mixed(v["X"], v["P"]);
              return {std::sqrt(m.one), 1 + m.omega};
          }},
         {"tse.prop2.5", "identity",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const std::vector<Matrix> P{v["P"]};
              const Means m = over_signs(v["X"], P, v.number("alpha"), v.number("sigma"));
              return {m.rate, printed_rate(v["X"], P, a2_of(v), m)};
          }},
         {"tse.prop2.5", "(15)",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {1 + condition_15(mixed(v["X"], v["P"])), 1};
          }},
         {"tse.prop2.5", "gap is not negative",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const Mixed m = mixed(v["X"], v["P"]);
              const double a2 = std::pow(v.number("alpha"), 2);
              return {gain(m, a2),
                      (1 + a2 * std::pow(1 - m.omega, 2)) / (1 + a2 * m.delta * m.delta)};
          }},
         {"tse.lemma2.4", "similar part",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const Means m = over_signs(v["X"], {v["P"]}, v.number("alpha"), v.number("sigma"));
              return {m.one, 1 + a2_of(v) * mixed(v["X"], v["P"]).one};
          }},
         {"tse.lemma2.4", "diverse part",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const Means m = over_signs(v["X"], {v["P"]}, v.number("alpha"), v.number("sigma"));
              return {m.two, 1 + a2_of(v) * mixed(v["X"], v["P"]).two};
          }},
         {"tse.prop2.9", "(18)",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const std::vector<Matrix> P{v["P1"], v["P2"]};
              const Means m = over_signs(v["X"], P, v.number("alpha"), v.number("sigma"));
              return {m.rate, printed_rate(v["X"], P, a2_of(v), m)};
          }},
         {"tse.prop2.9", "bound of the similar part",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              Numbers sum{0, 0};
              for (const char* name : {"P1", "P2", "P3", "P4"}) {
                  const Mixed m = mixed(v["X"], v[name]);
@@ -604,7 +604,7 @@ const std::vector<Twin>& more_twins() {
              return sum;
          }},
         {"tse.prop2.9", "bound of the diverse part",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              Numbers sum{0, 0};
              for (const char* name : {"P1", "P2", "P3", "P4"}) {
                  const Mixed m = mixed(v["X"], v[name]);
@@ -614,37 +614,37 @@ const std::vector<Twin>& more_twins() {
              return sum;
          }},
         {"tse.prop2.9", "square of the mean delta",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const Mixed a = mixed(v["X"], v["P1"]), b = mixed(v["X"], v["P2"]);
              return {(a.two + b.two) / 2, std::pow((a.delta + b.delta) / 2, 2)};
          }},
         {"tse.thm2.6", "every d",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const double alpha = v.number("alpha");
              return {rate_of_signs(v["X"], v["P"], alpha),
                      printed_16(v["X"], mixed(v["X"], v["P"]), alpha * alpha)};
          }},
         {"tse.thm2.6", "right side above 1",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {printed_16(v["X"], mixed(v["X"], v["P"]), std::pow(v.number("alpha"), 2)), 1};
          }},
         {"tse.thm2.6", "sharp, d = 1",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const double alpha = v.number("alpha"), t = t_sim(v["X"]);
              return {(rate_of_signs(v["X"], v["P"], alpha) - 1) / t + 1,
                      gain(mixed(v["X"], v["P"]), alpha * alpha) / 3};
          }},
         {"tse.rem2.8", "as a ceiling",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const double a2 = std::pow(v.number("alpha"), 2);
              return {gain(mixed(v["X"], v["P"]), a2), 1 + a2};
          }},
         {"tse.cor2.7", "estimate, any P",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {1 + (gain(mixed(v["X"], v["P"]), 1) - 1) * t_sim(v["X"]), 1};
          }},
         {"tse.lemmaA1", "ratio",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const Matrix X = v["X"], P = v["P"];
              const double alpha = v.number("alpha"), a2 = alpha * alpha * v.number("d sigma^2");
              const Mixed m = mixed(X, P);
@@ -656,19 +656,19 @@ const std::vector<Twin>& more_twins() {
                      std::max(std::abs(one - mean1), std::abs(two - mean2))};
          }},
         {"tse.lemmaA1", "(24)",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const double a2 = std::pow(v.number("alpha"), 2) * v.number("d sigma^2");
              const Mixed m = mixed(v["X"], softmax_rows(v["logits"]));
              const double gamma = std::pow(1 + a2 * m.two, 2) / (3 + a2 * (m.one + 2 * m.two));
              return {gamma, gamma};
          }},
         {"tse.lemmaA1", "least gamma",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const Mixed m = mixed(v["X"], v["P"]);
              return {std::pow(1 + m.two, 2) / (3 + m.one + 2 * m.two), 0.25};
          }},
         {"tse.sec2.2.1", "with the residual",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              // Four maps of five points.
              const double alpha = v.number("alpha");
              Matrix Q = Matrix::Identity(5, 5);
@@ -684,31 +684,31 @@ const std::vector<Twin>& more_twins() {
              return {most, 1 - std::pow((alpha < 1 ? alpha : 1) / (1 + alpha), 4)};
          }},
         {"tse.eq21", "less similarity",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const double tau = v.number("tau"), t = t_sim(v["X"]);
              const double left = (1 - tau) * (1 - tau) * t;
              return {left / (left + 1 - t), t};
          }},
         {"tse.eq21", "similarity",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const double tau = v.number("tau"), t = t_sim(v["X"]);
              const double left = (1 - tau) * (1 - tau) * t;
              return {left / (left + 1 - t), left / (left + 1 - t)};
          }},
         {"tse.eq21", "diversity",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const double tau = v.number("tau"), t = t_sim(v["X"]);
              const double left = (1 - t) / (1 - (2 * tau - tau * tau) * t);
              return {left, left};
          }},
         {"tse.prop2.3", "rate",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const Matrix X = v["X"], Y = v["Y"];
              const double ratio = similar(Y) / similar(X) / (diverse(Y) / diverse(X));
              return {(1 - t_sim(X)) / (1 - t_sim(Y)), 1 + (ratio - 1) * t_sim(X)};
          }},
         {"tse.prop2.3", "odds",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {similar(v["Y"]) / diverse(v["Y"]), similar(v["Y"]) / diverse(v["Y"])};
          }},
     };
@@ -728,7 +728,7 @@ Matrix weighted(const Matrix& X) {
     for (Index i = 0; i < X.rows(); ++i) sum += double(i + 1) / whole * X.row(i);
     return sum.replicate(X.rows(), 1);
 }
-Matrix first_taken_away(const Shown& v) {
+Matrix first_taken_away(const DrawnMatrices& v) {
     const Matrix X = v["X"];
     Matrix Y = X;
     for (Index i = 0; i < X.rows(); ++i) Y.row(i) -= v.number("tau") * X.row(0);
@@ -750,8 +750,8 @@ double shortest_row(const Matrix& V) {
 }
 /// P(level >= eps) and bound(eps) at the eps in (0, most) where they are closest; for every sign of
 /// w, or one sign for all.
-Numbers closest_tail(const Shown& v, bool shared, double most,
-                     double (*level)(const Shown& v, const Matrix& w),
+Numbers closest_tail(const DrawnMatrices& v, bool shared, double most,
+                     double (*level)(const DrawnMatrices& v, const Matrix& w),
                      double (*bound)(double eps, double K)) {
     const Index q = v["B"].cols();
     const double K = v.number("K");
@@ -771,14 +771,14 @@ Numbers closest_tail(const Shown& v, bool shared, double most,
     }
     return worst;
 }
-double linear_level(const Shown& v, const Matrix& w) {
+double linear_level(const DrawnMatrices& v, const Matrix& w) {
     const Matrix row = v["B"].row(0);
     return 2 * (row * w)(0) / h(row);
 }
-double square_level(const Shown& v, const Matrix& w) {
+double square_level(const DrawnMatrices& v, const Matrix& w) {
     return std::pow(frobenius(v["B"] * w) / frobenius(v["B"]), 2) - 1;
 }
-double shifted_level(const Shown& v, const Matrix& w) {
+double shifted_level(const DrawnMatrices& v, const Matrix& w) {
     const Matrix B = v["B"], a = v["a"];
     const double size = std::pow(frobenius(B), 2), mean = std::pow(v.number("K"), 2) * size;
     return (std::pow(frobenius(B * w + a), 2) - mean - std::pow(frobenius(a), 2)) /
@@ -791,15 +791,19 @@ double shifted_bound(double eps, double K) { return 2 * std::exp(-eps * eps / (8
 const std::vector<Twin>& tails() {
     static const std::vector<Twin> list = {
         {"tse.lemmaA2", "entries -K and K",
-         [](const Shown& v) {
+         [](const DrawnMatrices& v) {
              return closest_tail(v, false, INFINITY, linear_level, linear_bound);
          }},
         {"tse.lemmaA3", "entries -K and K",
-         [](const Shown& v) { return closest_tail(v, false, 1, square_level, square_bound); }},
+         [](const DrawnMatrices& v) {
+             return closest_tail(v, false, 1, square_level, square_bound);
+         }},
         {"tse.eq27", "eps in (0, 1)",
-         [](const Shown& v) { return closest_tail(v, false, 1, shifted_level, shifted_bound); }},
+         [](const DrawnMatrices& v) {
+             return closest_tail(v, false, 1, shifted_level, shifted_bound);
+         }},
         {"tse.eq27", "every eps >= 0, any c",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              // eps = 4 + 1/c; P(w^2 >= y) = erfc(sqrt(y/2))
              const double c = v.number("c"), eps = 4 + 1 / c;
              return {std::erfc(std::sqrt((5 + 1 / c) / 2)), 2 * std::exp(-c * eps * eps)};
@@ -812,84 +816,88 @@ const std::vector<Twin>& tails() {
 const std::vector<Twin>& controls() {
     static const std::vector<Twin> list = {
         {"tse.lemmaA2", "one sign for all entries",
-         [](const Shown& v) {
+         [](const DrawnMatrices& v) {
              return closest_tail(v, true, INFINITY, linear_level, linear_bound);
          }},
         {"tse.lemmaA3", "K up to 2",
-         [](const Shown& v) { return closest_tail(v, false, 1, square_level, square_bound); }},
+         [](const DrawnMatrices& v) {
+             return closest_tail(v, false, 1, square_level, square_bound);
+         }},
         {"tse.eq27", "one sign for all entries",
-         [](const Shown& v) { return closest_tail(v, true, 1, shifted_level, shifted_bound); }},
+         [](const DrawnMatrices& v) {
+             return closest_tail(v, true, 1, shifted_level, shifted_bound);
+         }},
         {"devil.eq9", "entries, a temperature of 1/2",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {2 * largest(softmax_slopes(softmax_rows(2 * v["s"]))), 0.25};
          }},
         {"devil.eq9", "as a matrix, a temperature of 1/2",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {2 * top_singular_value(softmax_slopes(softmax_rows(2 * v["s"]))), 0.5};
          }},
         {"devil.eq11", "by the least score, scores of both signs",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {largest(linear_slopes(v["s"])), 1 / (4 * smallest(v["s"]))};
          }},
         {"devil.prop3.1", "only as the sum vanishes, scores of both signs",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {largest(linear_slopes(v["s"])), 1 / std::abs(v["s"].sum())};
          }},
         {"devil.prop3.1", "for every M, a single key",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {0, v.number("M")};
          }},
         {"devil.propD4", "as printed, r taken as the inner dimension",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {h(v["X"] * v["Y"].transpose()),
                      std::sqrt(double(v["Y"].cols())) * h(v["X"]) * h(v["Y"])};
          }},
         {"devil.propD4", "sharp, h(Y) in place of |Y|_2",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {h(v["X"] * v["Y"].transpose()), h(v["X"]) * h(v["Y"])};
          }},
         {"devil.propD6", "as printed, n taken as the number of columns",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {top_singular_value(v["X"]), std::sqrt(double(v["X"].cols())) * h(v["X"])};
          }},
         {"devil.propD6", "from below, |X|_F in place of h(X)",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {top_singular_value(v["X"]), frobenius(v["X"])};
          }},
         {"devil.propD5", "loss, a temperature of 1/4",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {4 * h(tail(v, 4).O), 2};
          }},
         {"devil.propD5", "loss, sharp, a temperature of 1/4",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {4 * h(tail(v, 4).O), std::sqrt(2.0)};
          }},
         {"devil.propD5", "classifier, a temperature of 1/4",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {h(tail(v, 4).X3), a1(v)};
          }},
         {"devil.propD5", "second layer, a temperature of 1/4",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {h(tail(v, 4).X2), a2(v)};
          }},
         {"devil.propD5", "first layer, h(W1), activations of slope 10",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {h(tail(v, 1, 10).X1), std::sqrt(double(v["W1"].rows())) * a2(v) * h(v["W1"])};
          }},
         {"devil.eq48-linear", "as printed, scores of both signs",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {
                  largest(by_scores(linear_slopes(v["s"]), v["V"], v["g"])),
                  std::sqrt(double(v["s"].cols())) * h(v["g"]) * h(v["V"]) / (4 * smallest(v["s"]))};
          }},
         {"devil.eq48-linear", "sharp, scores of both signs",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const double n = double(v["s"].cols());
              return {largest(by_scores(linear_slopes(v["s"]), v["V"], v["g"])),
                      2 * (1 - 1 / n) / n * h(v["g"]) * h(v["V"]) / smallest(v["s"])};
          }},
         {"devil.eq49", "gradient, (50), x0 longer than eps allows",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              // (50) with x0^T x0 = eps at the score where it is largest; twice that gives a half.
              const Matrix V = v["V"], g = v["g"];
              const Index n = V.rows();
@@ -904,65 +912,65 @@ const std::vector<Twin>& controls() {
          },
          1e-9},  // logarithms and exponentials of the features
         {"devil.eq59", "c2 of one value only",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {largest(by_scores(softmax_slopes(softmax_rows(v["s"])), v["V"], v["g"])),
                      std::sqrt(double(v["s"].cols())) * h(v["g"]) * shortest_row(v["V"]) / 4};
          }},
         {"devil.eq59", "sharp, c2 of one value only",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {largest(by_scores(softmax_slopes(softmax_rows(v["s"])), v["V"], v["g"])),
                      h(v["g"]) * shortest_row(v["V"]) / 2};
          }},
         {"devil.eq59", "of a row, c2 of one value only",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {h(by_scores(softmax_slopes(softmax_rows(v["s"])), v["V"], v["g"])),
                      h(v["g"]) * shortest_row(v["V"]) / std::sqrt(2.0)};
          }},
         {"devil.eq53", "entries, a negative eps",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {largest(norm_slopes(v["t"], -v.number("eps"))), 1.5 / negative_root(v)};
          }},
         {"devil.eq53", "sharp, diagonal, a negative eps",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {largest(norm_slopes(v["t"], -v.number("eps")).diagonal()),
                      1 / negative_root(v)};
          }},
         {"devil.eq53", "sharp, off the diagonal, a negative eps",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              Matrix R = norm_slopes(v["t"], -v.number("eps"));
              R.diagonal().setZero();
              return {largest(R), 0.5 / negative_root(v)};
          }},
         {"devil.eq57", "norm, a negative eps",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {top_singular_value(norm_slopes(v["t"], -v.number("eps"))),
                      6 / negative_root(v)};
          }},
         {"devil.eq57", "Frobenius norm, a negative eps",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {frobenius(norm_slopes(v["t"], -v.number("eps"))), 6 / negative_root(v)};
          }},
         {"devil.eq57", "sharp, a negative eps",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {top_singular_value(norm_slopes(v["t"], -v.number("eps"))),
                      1 / negative_root(v)};
          }},
         {"devil.eq57", "sharp, Frobenius norm, a negative eps",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {frobenius(norm_slopes(v["t"], -v.number("eps"))), 2 / negative_root(v)};
          }},
         {"devil.eq61", "as printed, another eps",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {largest(normed_by_scores(v, 0.01)),
                      6 * h(v["g"]) * h(v["V"]) / std::sqrt(v.number("eps"))};
          }},
         {"devil.eq61", "sharp, another eps",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {largest(normed_by_scores(v, 0.01)),
                      h(v["g"]) * h(v["V"]) / std::sqrt(v.number("eps"))};
          }},
         {"poly.thm4.1a", "from above, divided by the largest",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const Matrix A = v["A"];
              double square = 0;
              for (Index i = 0; i < A.rows(); ++i)
@@ -971,58 +979,58 @@ const std::vector<Twin>& controls() {
              return {std::sqrt(square), std::sqrt(double(A.rows()))};
          }},
         {"poly.thm4.1a", "from below, rows that sum to 1/2",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {frobenius(softmax_rows(v["A"])) / 2, 1};
          }},
         {"poly.thm4.1b", "as printed, a temperature of 1/10",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {10 * std::sqrt(squared_slopes(10 * v["A"]).sum()),
                      2 * std::sqrt(double(v["A"].rows()))};
          }},
         {"poly.thm4.1b", "sharp, a temperature of 1/10",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {10 * std::sqrt(squared_slopes(10 * v["A"]).sum()),
                      std::sqrt(double(v["A"].rows())) / 2};
          }},
         {"poly.thm4.1b", "by the norm, a temperature of 1/10",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const Matrix F = softmax_rows(10 * v["A"]);
              return {10 * std::sqrt(squared_slopes(10 * v["A"]).sum()),
                      frobenius(F) * std::sqrt(F.cwiseProduct(others(F)).sum() / double(F.rows()))};
          }},
         {"poly.eq34", "(30), a temperature of 1/10",
-         [](const Shown& v) {
+         [](const DrawnMatrices& v) {
              const Matrix F = softmax_rows(10 * v["A"]), rest = others(F);
              return tightest(100 * squared_slopes(10 * v["A"]),
                              4 * (F.cwiseProduct(rest)).cwiseAbs2().rowwise().sum());
          }},
         {"poly.eq34", "(34), a temperature of 1/10",
-         [](const Shown& v) {
+         [](const DrawnMatrices& v) {
              const Matrix F = softmax_rows(10 * v["A"]), rest = others(F);
              return tightest(100 * squared_slopes(10 * v["A"]),
                              4 * (F.cwiseAbs2().cwiseProduct(rest)).rowwise().sum());
          }},
         {"tse.def1.1", "weighted mean",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const Matrix X = v["X"], part = weighted(X);
              return {(std::pow(frobenius(part), 2) + std::pow(frobenius(X - part), 2)) /
                          std::pow(frobenius(X), 2),
                      1};
          }},
         {"tse.def1.1", "t_sim at most 1, weighted mean",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {std::pow(frobenius(weighted(v["X"])) / frobenius(v["X"]), 2), 1};
          }},
         {"tse.def1.1", "t_div at most 1, weighted mean",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {std::pow(frobenius(v["X"] - weighted(v["X"])) / frobenius(v["X"]), 2), 1};
          }},
         {"tse.def1.1", "rows that differ",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {t_sim(v["X"]), 1};
          }},
         {"tse.def1.1", "1 only for equal rows, pairs with the first row",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const Matrix X = v["X"];
              double sum = 0;
              for (Index j = 0; j < X.rows(); ++j)
@@ -1030,87 +1038,87 @@ const std::vector<Twin>& controls() {
              return {diverse(X), sum};
          }},
         {"tse.prop2.3", "similarity after the step",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const Matrix X = v["X"], Y = v["Y"];
              const double ratio = similar(Y) / similar(X) / (diverse(Y) / diverse(X));
              return {(1 - t_sim(X)) / (1 - t_sim(Y)), 1 + (ratio - 1) * t_sim(Y)};
          }},
         {"tse.prop2.3", "odds, t_sim in place of odds",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const Matrix X = v["X"], Y = v["Y"];
              const double ratio = similar(Y) / similar(X) / (diverse(Y) / diverse(X));
              return {t_sim(Y), ratio * t_sim(X)};
          }},
         {"tse.lemma2.4", "similar part, entries of twice the deviation",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const Means m = over_signs(v["X"], {v["P"]}, v.number("alpha"), 2 * v.number("sigma"));
              return {m.one, 1 + a2_of(v) * mixed(v["X"], v["P"]).one};
          }},
         {"tse.lemma2.4", "diverse part, entries of twice the deviation",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const Means m = over_signs(v["X"], {v["P"]}, v.number("alpha"), 2 * v.number("sigma"));
              return {m.two, 1 + a2_of(v) * mixed(v["X"], v["P"]).two};
          }},
         {"tse.eq11", "rows that sum to 1/2",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const Mixed m = mixed(v["X"], v["P"] / 2);
              return {m.one, std::pow(1 - m.omega, 2)};
          }},
         {"tse.eq11", "rows of different sums",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const Mixed m = mixed(v["X"], stretched(v["P"]));
              return {m.two, m.delta * m.delta};
          }},
         {"tse.eq11", "columns of any sums",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {std::sqrt(mixed(v["X"], v["P"]).one), 1};
          }},
         {"tse.eq11", "ceiling of mu1, rows that sum to 2",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const Mixed m = mixed(v["X"], 2 * v["P"]);
              return {std::sqrt(m.one), 1 + m.omega};
          }},
         {"tse.prop2.5", "eta with the other sign",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const std::vector<Matrix> P{v["P"]};
              const Means m = over_signs(v["X"], P, v.number("alpha"), v.number("sigma"));
              const double eta = m.one / m.two - m.ratio;
              return {m.rate, printed_rate(v["X"], P, a2_of(v), m) + 2 * eta * t_sim(v["X"])};
          }},
         {"tse.prop2.5", "rows of sums 1/n to 1",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const Mixed m = mixed(v["X"], stretched(v["P"], 0.2));
              const double a2 = std::pow(v.number("alpha", 1), 2);
              return {gain(m, a2),
                      (1 + a2 * std::pow(1 - m.omega, 2)) / (1 + a2 * m.delta * m.delta)};
          }},
         {"tse.prop2.5", "rows of sums 1/n to 1, (15)",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {1 + condition_15(mixed(v["X"], stretched(v["P"], 0.2))), 1};
          }},
         {"tse.thm2.6", "right side above 1, omega + delta beyond 1",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {printed_16(v["X"], mixed(v["X"], v["P"]), std::pow(v.number("alpha", 1), 2)),
                      1};
          }},
         {"tse.thm2.6", "sharp, d = 1, without d/(d + 2)",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const double alpha = v.number("alpha", 1), t = t_sim(v["X"]);
              return {(rate_of_signs(v["X"], v["P"], alpha) - 1) / t + 1,
                      gain(mixed(v["X"], v["P"]), alpha * alpha)};
          }},
         {"tse.cor2.7", "columns of any sums",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const Mixed m = mixed(v["X"], v["P"]);
              return {1 + std::max(std::abs(std::sqrt(m.one) - 1), m.omega), 1};
          }},
         {"tse.rem2.8", "all look at one token, and omega is large",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const double a2 = std::pow(v.number("alpha", 1), 2);
              return {printed_16(v["X"], mixed(v["X"], v["P"]), a2), 1 + a2};
          }},
         {"tse.prop2.9", "rows that sum to 1/2",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              Numbers sum{0, 0};
              for (const char* name : {"P1", "P2", "P3", "P4"}) {
                  const Mixed m = mixed(v["X"], v[name] / 2);
@@ -1120,7 +1128,7 @@ const std::vector<Twin>& controls() {
              return sum;
          }},
         {"tse.prop2.9", "rows of different sums",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              Numbers sum{0, 0};
              for (const char* name : {"P1", "P2", "P3", "P4"}) {
                  const Mixed m = mixed(v["X"], stretched(v[name]));
@@ -1130,35 +1138,35 @@ const std::vector<Twin>& controls() {
              return sum;
          }},
         {"tse.prop2.9", "(18), entries of twice the deviation",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const std::vector<Matrix> P{v["P1"], v["P2"]};
              const Means m = over_signs(v["X"], P, v.number("alpha"), 2 * v.number("sigma"));
              return {m.rate, printed_rate(v["X"], P, a2_of(v), m)};
          }},
         {"tse.prop2.9", "(29), similar part, entries of twice the deviation",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const std::vector<Matrix> P{v["P1"], v["P2"]};
              const Means m = over_signs(v["X"], P, v.number("alpha"), 2 * v.number("sigma"));
              return {m.one, 1 + a2_of(v) * (mixed(v["X"], P[0]).one + mixed(v["X"], P[1]).one) / 2};
          }},
         {"tse.prop2.9", "(29), diverse part, entries of twice the deviation",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const std::vector<Matrix> P{v["P1"], v["P2"]};
              const Means m = over_signs(v["X"], P, v.number("alpha"), 2 * v.number("sigma"));
              return {m.two, 1 + a2_of(v) * (mixed(v["X"], P[0]).two + mixed(v["X"], P[1]).two) / 2};
          }},
         {"tse.lemmaA1", "P not doubly stochastic",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const Mixed m = mixed(v["X"], v["P"]);
              return {std::pow(1 + m.two, 2) / (3 + m.one + 2 * m.two), 0.25};
          }},
         {"tse.lemmaA1", "least gamma, X near e u^T, tokens that are not alike",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const Mixed m = mixed(v["X"], v["P"]);
              return {std::pow(1 + m.two, 2) / (3 + m.one + 2 * m.two), 0.25};
          }},
         {"tse.lemmaA1", "(24), alpha^2 halved",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const double a2 = std::pow(v.number("alpha"), 2) * v.number("d sigma^2");
              const Mixed m = mixed(v["X"], softmax_rows(v["logits"]));
              const auto gamma = [&](double a) {
@@ -1167,7 +1175,7 @@ const std::vector<Twin>& controls() {
              return {gamma(a2), gamma(a2 / 2)};
          }},
         {"tse.sec2.2.1", "without the residual",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const double alpha = v.number("alpha");
              const Matrix Q = v["P4"] * v["P3"] * v["P2"] * v["P1"];
              double most = 0;
@@ -1177,27 +1185,27 @@ const std::vector<Twin>& controls() {
              return {most, 1 - std::pow((alpha < 1 ? alpha : 1) / (1 + alpha), 4)};
          }},
         {"tse.eq21", "first token taken away",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {std::sqrt(similar(first_taken_away(v))),
                      (1 - v.number("tau")) * std::sqrt(similar(v["X"]))};
          }},
         {"tse.eq21", "first token taken away, similarity",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              return {t_sim(first_taken_away(v)), t_sim(v["X"])};
          }},
         {"tse.eq21", "the rest stays, tau of every token taken away",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const double rest = std::sqrt(diverse(v["X"]));
              return {(1 + v.number("tau")) * rest, rest};
          }},
         {"tse.eq21", "similarity, first token taken away",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const double tau = v.number("tau"), t = t_sim(v["X"]);
              const double left = (1 - tau) * (1 - tau) * t;
              return {t_sim(first_taken_away(v)), left / (left + 1 - t)};
          }},
         {"tse.eq21", "diversity, first token taken away",
-         [](const Shown& v) -> Numbers {
+         [](const DrawnMatrices& v) -> Numbers {
              const double tau = v.number("tau"), t = t_sim(v["X"]);
              return {1 - t_sim(first_taken_away(v)), (1 - t) / (1 - (2 * tau - tau * tau) * t)};
          }},
@@ -1217,7 +1225,7 @@ TEST_P(TwinOf, HasTheSidesThatAreExamined) {
         ASSERT_NE(r, examined.readings.end());
         if (!r->measured) continue;  // the statement is undefined for this draw
         ASSERT_TRUE(r->bound && !r->witness.empty());
-        const Numbers n = twin.sides(Shown(r->witness));
+        const Numbers n = twin.sides(DrawnMatrices(r->witness));
         EXPECT_NEAR(*r->measured, n.measured, twin.accuracy * std::abs(n.measured)) << trial;
         EXPECT_NEAR(*r->bound, n.bound, twin.accuracy * std::abs(n.bound)) << trial;
         ++seen;
@@ -1237,7 +1245,7 @@ TEST_P(BrokenTwinOf, HasTheSidesThatAreFoundFalse) {
     const auto r = std::ranges::find(examined.controls, twin.reading, &Reading::name);
     ASSERT_NE(r, examined.controls.end());
     ASSERT_TRUE(r->measured && r->bound && !r->witness.empty());
-    const Numbers n = twin.sides(Shown(r->witness));
+    const Numbers n = twin.sides(DrawnMatrices(r->witness));
     EXPECT_NEAR(*r->measured, n.measured, twin.accuracy * std::abs(n.measured));
     EXPECT_NEAR(*r->bound, n.bound, twin.accuracy * std::abs(n.bound));
 }

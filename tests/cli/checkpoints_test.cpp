@@ -310,8 +310,8 @@ TEST(Assumptions, AreWarningsBeforeTheNumbersSpeak) {
     const Json run = run_of(folder);
     EXPECT_THAT(run["model"]["warnings"].dump(), HasSubstr("hidden_act = gelu"));
     // Given by a configuration: nothing is assumed.
-    const Finished told = probe(folder, (golden / "bert").string());
-    EXPECT_THAT(told.out, Not(HasSubstr("Assumed")));
+    const Finished from_golden = probe(folder, (golden / "bert").string());
+    EXPECT_THAT(from_golden.out, Not(HasSubstr("Assumed")));
 }
 
 TEST(Assumptions, AreNotMadeOfWhatHasNoDefault) {

@@ -14,7 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 
-struct Work {
+struct CommandCase {
     std::string name;
     Words words;  ///< without --out
     void (*prepare)(const TemporaryDirectory& folder) = [](const TemporaryDirectory&) {};
@@ -23,9 +23,11 @@ struct Work {
     bool batch = false;   ///< it takes --batch, of some samples
     const char* option = "--out";
 };
-std::ostream& operator<<(std::ostream& out, const Work& work) { return out << work.name; }
+std::ostream& operator<<(std::ostream& out, const CommandCase& command) {
+    return out << command.name;
+}
 
-class EveryCommand : public testing::TestWithParam<Work> {};
+class EveryCommand : public testing::TestWithParam<CommandCase> {};
 
 /// Every table of `out`, with its path; pages and run.json contain times.
 std::map<std::string, std::string> tables(const fs::path& out) {
@@ -38,34 +40,34 @@ std::map<std::string, std::string> tables(const fs::path& out) {
 }
 
 TEST_P(EveryCommand, GivesTheSameTablesOnAnyThreadsBatchAndMemory) {
-    const Work& work = GetParam();
+    const CommandCase& command = GetParam();
     TemporaryDirectory folder;
-    work.prepare(folder);
+    command.prepare(folder);
     std::vector<Words> ways = {{}};
-    if (work.threads) ways.assign({{"--threads", "1"}, {"--threads", "3"}});
-    if (work.batch) ways.push_back({"--threads", "2", "--batch", "2"});
+    if (command.threads) ways.assign({{"--threads", "1"}, {"--threads", "3"}});
+    if (command.batch) ways.push_back({"--threads", "2", "--batch", "2"});
     if (memory_is_its_own) {  // a sanitizer has seen each path by now
-        if (work.threads) ways.push_back({"--threads", "2"});
-        if (work.batch)
+        if (command.threads) ways.push_back({"--threads", "2"});
+        if (command.batch)
             for (const char* samples : {"1", "5"})
                 ways.push_back({"--threads", "2", "--batch", samples});
     }
-    if (work.memory) {
-        Words words = work.words;
+    if (command.memory) {
+        Words words = command.words;
         words.insert(words.end(), {"--threads", "3", "--memory", "1M"});
         const std::string least = least_memory(tsdiag(folder, words).err);
         ASSERT_FALSE(least.empty());
         // The overhead of a sanitizer varies by some MiB between runs.
-        const int beside = memory_is_its_own ? 0 : 32;
+        const int overhead = memory_is_its_own ? 0 : 32;
         ways.push_back(
-            {"--threads", "3", "--memory", std::to_string(std::stoi(least) + beside) + "M"});
+            {"--threads", "3", "--memory", std::to_string(std::stoi(least) + overhead) + "M"});
     }
     std::map<std::string, std::string> expected;
     for (std::size_t i = 0; i < ways.size(); ++i) {
         const std::string out = "out" + std::to_string(i);
-        Words words = work.words;
+        Words words = command.words;
         words.insert(words.end(), ways[i].begin(), ways[i].end());
-        words.insert(words.end(), {work.option, out});
+        words.insert(words.end(), {command.option, out});
         const Finished done = tsdiag(folder, words);
         ASSERT_EQ(done.code, 0) << done.err;
         std::map<std::string, std::string> found = tables(folder / out);
@@ -118,8 +120,8 @@ void write_log(const TemporaryDirectory& folder) {
     for (int t = 0; t < 120; ++t) out << t << ',' << 1 + 0.3 * std::sin(0.9 * t * t) << '\n';
 }
 
-std::vector<Work> every_work() {
-    std::vector<Work> all;
+std::vector<CommandCase> every_command() {
+    std::vector<CommandCase> all;
     for (const char* attention :
          {"softmax", "polynomial", "relu", "linear", "performer", "cosformer", "norm_attention",
           "diag_attention", "linformer", "nystrom,landmarks=10", "flash,group=16", "flash_quad",
@@ -201,7 +203,7 @@ std::vector<Work> every_work() {
                    .threads = false});
     return all;
 }
-INSTANTIATE_TEST_SUITE_P(Commands, EveryCommand, testing::ValuesIn(every_work()),
+INSTANTIATE_TEST_SUITE_P(Commands, EveryCommand, testing::ValuesIn(every_command()),
                          [](const auto& test) {
                              std::string name = test.param.name;
                              std::ranges::replace(name, '-', '_');

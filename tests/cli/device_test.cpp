@@ -188,9 +188,9 @@ TEST(Device, GivesTheSameBitsWhateverElseIsOnIt) {
                                            "f64",      "--probes", "core,mu1,mu2"};
     const auto [alone, run] = with_taken("20000000", "0", more);
     EXPECT_FALSE(run.contains("shortages"));
-    const auto [beside, other] = with_taken("20000000", "15000000", more);
+    const auto [with_others, other] = with_taken("20000000", "15000000", more);
     EXPECT_FALSE(other.contains("shortages"));
-    EXPECT_EQ(beside, alone);
+    EXPECT_EQ(with_others, alone);
     EXPECT_EQ(other["settings"]["memory"].integer(), 10000000);
 }
 

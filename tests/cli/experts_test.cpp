@@ -153,13 +153,13 @@ TEST(ChunksOfAProgram, HaveAnEigenvalueOfOneEach) {
         EXPECT_EQ(seen[metric], 16) << metric;  // four layers of four heads
     EXPECT_EQ(by_layer(folder.path() / "out", "expert_load").size(), 4U);
     const Json run = Json::parse(read_file(folder.path() / "out/run.json"), "run.json");
-    std::string told;
-    for (const Json& line : run["model"]["recognised"].array()) told += line.string() + '\n';
+    std::string recognised;
+    for (const Json& line : run["model"]["recognised"].array()) recognised += line.string() + '\n';
     for (const char* part : {"the vision tower and its projector are not read",
                              "layers 0 to 2: softmax attention (chunk=4)",
                              "queries at position p times 1 + 0.4 ln(1 + floor((p + 1) / 3)) in 1",
                              "of the input", "no positions in 1 layers"})
-        EXPECT_THAT(told, testing::HasSubstr(part));
+        EXPECT_THAT(recognised, testing::HasSubstr(part));
     // What stands beside the text model's configuration is not read by the library.
     fs::copy(golden / "llama4", folder.path() / "other");
     std::string config = read_file(folder.path() / "other/config.json");

@@ -198,7 +198,7 @@ TEST(ReportFiles, AreThoseOfTheRun) {
     EXPECT_THAT(tsdiag(folder, {"report", "a"}).err, HasSubstr("has no digests of its tables"));
 }
 
-TEST(Together, TwoProcessesDoNotMixTheirResults) {
+TEST(ConcurrentCommands, TwoProcessesDoNotMixTheirResults) {
     TemporaryDirectory folder;
     const std::vector<std::string> slow = {"probe",    "random:post-norm,d=64,heads=4,layers=6",
                                            "--tokens", "64",
@@ -228,7 +228,7 @@ TEST(Together, TwoProcessesDoNotMixTheirResults) {
     EXPECT_THAT(names_but_units(folder.path()), testing::IsEmpty());
 }
 
-TEST(Together, AKilledOneIsNoHindrance) {
+TEST(ConcurrentCommands, AKilledOneIsNoHindrance) {
     TemporaryDirectory folder;
     ASSERT_EQ(tsdiag(folder, {"probe", tiny_of_8_tokens, "--tokens", "4", "-q", "-o", "out"}).code,
               0);

@@ -151,8 +151,8 @@ TEST_F(GpuCheck, FailsWithoutASanitizerUnlessToldSo) {
     if (Running::shell(folder_.path(), "command -v compute-sanitizer").wait().code == 0)
         GTEST_SKIP() << "there is one";
     expect_failed(check("memcheck"), "FAIL: memcheck");
-    const Finished told = check("--no-sanitizer memcheck");
-    EXPECT_EQ(told.code, 2) << "no stage of that name is left: " << told.out;
+    const Finished refused = check("--no-sanitizer memcheck");
+    EXPECT_EQ(refused.code, 2) << "no stage of that name is left: " << refused.out;
 }
 
 TEST_F(GpuCheck, StopsAStageThatTakesTooLong) {

@@ -24,7 +24,7 @@ const std::string no_tensors = std::string("\2\0\0\0\0\0\0\0{}", 10);
 struct Endless {
     const char* what;
     std::vector<std::string> words;  ///< FILE: the endless one
-    std::string beside = {};         ///< the file's path, if the command does not name it
+    std::string path = {};           ///< the file's path, if the command does not name it
 };
 class EveryEndlessFile : public testing::TestWithParam<Endless> {};
 
@@ -32,7 +32,7 @@ class EveryEndlessFile : public testing::TestWithParam<Endless> {};
 TEST_P(EveryEndlessFile, IsRefusedInOneSentence) {
     for (const bool pipe : {true, false}) {
         const TemporaryDirectory folder;
-        const std::string name = GetParam().beside.empty() ? "endless" : GetParam().beside;
+        const std::string name = GetParam().path.empty() ? "endless" : GetParam().path;
         const fs::path file = folder.path() / name;
         fs::create_directories(file.parent_path());
         if (name == "m/config.json") write_file(folder / "m/model.safetensors", no_tensors);

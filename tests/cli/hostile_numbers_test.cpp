@@ -135,12 +135,12 @@ TEST(HostileNumbers, OfAMapAreKeptAndTold) {
                                                         {"keys.0", {2, tokens, width}, {}, k}});
     const Finished done = tsdiag(folder, {"probe", "t.npz", "--maps", "all", "--out", "o"});
     EXPECT_EQ(done.code, 0) << done.err;
-    const std::string told = "Layer 0, head 0: 6 of 36 entries are NaN or infinite";
-    EXPECT_THAT(read_file(folder / "o/report.html"), HasSubstr(told));
+    const std::string sentence = "Layer 0, head 0: 6 of 36 entries are NaN or infinite";
+    EXPECT_THAT(read_file(folder / "o/report.html"), HasSubstr(sentence));
     EXPECT_THAT(read_file(folder / "o/report.html"), Not(HasSubstr("Layer 0, head 1: ")));
     EXPECT_EQ(open_checkpoint(folder / "o/maps.npz")->names().size(), 2u);
     ASSERT_EQ(tsdiag(folder, {"report", "o"}).code, 0);
-    EXPECT_THAT(read_file(folder / "o/report.html"), HasSubstr(told));
+    EXPECT_THAT(read_file(folder / "o/report.html"), HasSubstr(sentence));
 }
 
 TEST(HostileNumbers, OfADescriptionTakeNoResultWithThem) {

@@ -71,10 +71,10 @@ std::string type_of(const Json& value) {
                                 : "object";
 }
 
-bool fits(const std::string& found, const std::string& told) {
-    return told == found || told == found + " or null" ||
-           (found == "null" && told.ends_with(" or null")) ||
-           (found == "integer" && told.starts_with("number"));
+bool fits(const std::string& found, const std::string& described) {
+    return described == found || described == found + " or null" ||
+           (found == "null" && described.ends_with(" or null")) ||
+           (found == "integer" && described.starts_with("number"));
 }
 
 void expect_documented(const Json& object, const std::map<std::string, Key>& keys, bool head) {
@@ -134,12 +134,12 @@ TEST(JsonOutput, OfEveryCommandIsAsDocumented) {
         {"manual", {{"probe"}}},
         {"merge", {}},  // prints what the command that it merges prints
     };
-    const auto told = documented();
+    const auto described = documented();
     for (const std::string& command : commands(folder)) {
         SCOPED_TRACE(command);
         EXPECT_THAT(tsdiag(folder, {command, "--help"}).out, HasSubstr("--json"));
         ASSERT_TRUE(samples.contains(command)) << "has no sample here";
-        ASSERT_TRUE(told.contains(command)) << "is not in docs/json.md";
+        ASSERT_TRUE(described.contains(command)) << "is not in docs/json.md";
         for (const std::vector<std::string>& sample : samples.at(command)) {
             std::vector<std::string> words = {command};
             if (command == "submit") words.emplace_back("--json");
@@ -152,9 +152,9 @@ TEST(JsonOutput, OfEveryCommandIsAsDocumented) {
             if (printed.is_array()) {
                 EXPECT_FALSE(printed.array().empty());
                 for (const Json& one : printed.array())
-                    expect_documented(one, told.at(command), false);
+                    expect_documented(one, described.at(command), false);
             } else {
-                expect_documented(printed, told.at(command), true);
+                expect_documented(printed, described.at(command), true);
                 EXPECT_EQ(printed["output"].string(), command);
             }
         }

@@ -46,9 +46,9 @@ std::string text_of(const Json& list) {
 
 TEST_F(Layouts, OfOtherLibrariesOpenByTheirNamesAlone) {
     struct Case {
-        const char *path, *family, *told;
+        const char *path, *family, *recognised;
     };
-    for (const auto& [path, family, told] :
+    for (const auto& [path, family, recognised] :
          {Case{"flax-bert", "bert", "Flax"},
           {"flax-gpt2", "gpt2", "Flax"},
           {"flax-gpt2-sharded", "gpt2", "Flax"},
@@ -67,7 +67,7 @@ TEST_F(Layouts, OfOtherLibrariesOpenByTheirNamesAlone) {
         ASSERT_EQ(found.code, 0) << path << found.err;
         const Json model = run()["model"];
         EXPECT_EQ(model["family"].string(), family);
-        EXPECT_THAT(text_of(model["recognised"]), HasSubstr(told)) << path;
+        EXPECT_THAT(text_of(model["recognised"]), HasSubstr(recognised)) << path;
     }
     const fs::path lens = golden_models / "transformer-lens-folded";
     fs::create_directories(folder / "lens");
@@ -169,10 +169,10 @@ TEST_F(Layouts, ATensorFlowCheckpointOpensByItsFolderItsIndexAndItsPrefix) {
         ASSERT_EQ(found.code, 0) << model << found.err;
         if (first.empty()) first = numbers();
         EXPECT_EQ(numbers(), first);
-        const std::string told = text_of(run()["model"]["recognised"]);
-        EXPECT_THAT(told, HasSubstr("names and layouts of TensorFlow's BERT"));
-        EXPECT_THAT(told, HasSubstr("skipped 2 variables of the optimizer"));
-        EXPECT_THAT(told, HasSubstr("bert_config.json"));
+        const std::string recognised = text_of(run()["model"]["recognised"]);
+        EXPECT_THAT(recognised, HasSubstr("names and layouts of TensorFlow's BERT"));
+        EXPECT_THAT(recognised, HasSubstr("skipped 2 variables of the optimizer"));
+        EXPECT_THAT(recognised, HasSubstr("bert_config.json"));
     }
     EXPECT_THAT(probe("google/other.ckpt").err, HasSubstr("no such file or directory"));
 }

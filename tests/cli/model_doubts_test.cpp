@@ -66,7 +66,7 @@ class ModelDoubts : public testing::Test {
         return tsdiag(folder, words);
     }
     /// What is said of the model, its lines one below the other.
-    std::string told() {
+    std::string description() {
         const Finished found = probe({"--tokens", "6"});
         EXPECT_EQ(found.code, 0) << found.err;
         const Json model = Json::parse(read_file(folder / "out/run.json"), "run.json")["model"];
@@ -113,7 +113,7 @@ TEST_F(ModelDoubts, AHeadWithABiasIsItsOwn) {
     tensors[tensors.size() - 2].values = token.values;
     const double tied = gradient();
     EXPECT_GT(std::abs(own - tied), 1e-6 * own);
-    EXPECT_THAT(told(), Not(HasSubstr("no separate output head")));
+    EXPECT_THAT(description(), Not(HasSubstr("no separate output head")));
 }
 
 /// Only a few rows of the head are not those of the embedding.
@@ -144,7 +144,7 @@ TEST_F(ModelDoubts, AHeadIsTiedByDefaultWhereTheLibraryTiesIt) {
     for (float& v : head.values) v *= 1.5f;
     tensors.push_back(head);
     EXPECT_DOUBLE_EQ(gradient(), tied);
-    EXPECT_THAT(told(),
+    EXPECT_THAT(description(),
                 HasSubstr("The output head is the token embedding, as Transformers has it"));
     config.set("tie_word_embeddings", false);
     EXPECT_GT(std::abs(gradient() - tied), 1e-6 * tied);
@@ -199,7 +199,7 @@ TEST_F(ModelDoubts, WrappersInsideNamesAreRemoved) {
         one.name = "_fsdp_wrapped_module." + one.name;
     }
     EXPECT_DOUBLE_EQ(gradient(), plain);
-    EXPECT_THAT(told(), HasSubstr("removed '_checkpoint_wrapped_module.' from inside"));
+    EXPECT_THAT(description(), HasSubstr("removed '_checkpoint_wrapped_module.' from inside"));
 }
 
 /// A file of PyTorch that says things beside its tensors: keys and pickled values.

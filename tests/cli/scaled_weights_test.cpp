@@ -28,7 +28,7 @@ double e4m3(unsigned code) {
     return code >> 7 ? -magnitude : magnitude;
 }
 
-struct Way {
+struct ScaledLayout {
     const char* name;
     const char* dtype;      ///< of the weights
     const char* scale;      ///< the name of their scales
@@ -41,7 +41,8 @@ struct Way {
 };
 
 /// A golden model twice, below `folder`: `scaled/model` and `plain/model`.
-void write_pair(const fs::path& folder, const Way& way, const std::string& without = {}) {
+void write_pair(const fs::path& folder, const ScaledLayout& layout,
+                const std::string& without = {}) {
     std::mt19937 random(7);
     const auto file = open_checkpoint(golden / "model.safetensors");
     std::vector<Array> scaled, plain;
@@ -55,11 +56,11 @@ void write_pair(const fs::path& folder, const Way& way, const std::string& witho
             plain.push_back(scaled.back());
             continue;
         }
-        const bool integer = std::string_view(way.dtype) == "I8";
-        const bool bitsandbytes = std::string_view(way.scale) == "SCB";
+        const bool integer = std::string_view(layout.dtype) == "I8";
+        const bool bitsandbytes = std::string_view(layout.scale) == "SCB";
         const std::int64_t rows = raw.shape[0], columns = raw.shape[1];
-        const std::int64_t high = way.block_rows ? way.block_rows : rows;
-        const std::int64_t wide = way.block_columns ? way.block_columns : columns;
+        const std::int64_t high = layout.block_rows ? layout.block_rows : rows;
+        const std::int64_t wide = layout.block_columns ? layout.block_columns : columns;
         const std::int64_t down = (rows + high - 1) / high, across = (columns + wide - 1) / wide;
         std::vector<float> factors(std::size_t(down * across));
         for (float& factor : factors)
@@ -76,14 +77,14 @@ void write_pair(const fs::path& folder, const Way& way, const std::string& witho
                                            : stored * double(factor));
         }
         std::vector<std::int64_t> shape;
-        if (way.dimensions == 1) shape = {down * across};
-        if (way.dimensions == 2) shape = {down, across};
+        if (layout.dimensions == 1) shape = {down * across};
+        if (layout.dimensions == 2) shape = {down, across};
         const std::string stem = name.substr(0, name.size() - 6);
-        scaled.push_back({name, way.dtype, raw.shape, bytes_of(codes)});
-        if (stem + way.scale != without)
-            scaled.push_back({stem + way.scale, "F32", shape, bytes_of(factors)});
-        for (const char* other : way.more)
-            scaled.push_back({stem + other, "F32", {}, bytes_of(std::vector<float>{way.value})});
+        scaled.push_back({name, layout.dtype, raw.shape, bytes_of(codes)});
+        if (stem + layout.scale != without)
+            scaled.push_back({stem + layout.scale, "F32", shape, bytes_of(factors)});
+        for (const char* other : layout.more)
+            scaled.push_back({stem + other, "F32", {}, bytes_of(std::vector<float>{layout.value})});
         plain.push_back({name, "F32", raw.shape, bytes_of(values)});
     }
     Json config = Json::parse(read_file(golden / "config.json"), "config");
@@ -92,8 +93,8 @@ void write_pair(const fs::path& folder, const Way& way, const std::string& witho
         const bool is_scaled = std::string_view(which) == "scaled";
         write_file(folder / which / "model/model.safetensors",
                    safetensors(is_scaled ? scaled : plain));
-        if (is_scaled && way.quantised)
-            config.set("quantization_config", Json::parse(way.quantised, "quantised"));
+        if (is_scaled && layout.quantised)
+            config.set("quantization_config", Json::parse(layout.quantised, "quantised"));
         write_file(folder / which / "model/config.json", config.dump());
     }
 }
@@ -112,7 +113,7 @@ std::string numbers_in(const fs::path& table) {
     return out;
 }
 
-class EveryScaledLayout : public testing::TestWithParam<Way> {};
+class EveryScaledLayout : public testing::TestWithParam<ScaledLayout> {};
 
 TEST_P(EveryScaledLayout, HasTheNumbersOfItsProducts) {
     const TemporaryDirectory folder;
@@ -133,17 +134,17 @@ TEST_P(EveryScaledLayout, HasTheNumbersOfItsProducts) {
 /// A scale that is missing, and a configuration that is: refused, never run as if it were whole.
 TEST_P(EveryScaledLayout, IsRefusedInParts) {
     const TemporaryDirectory folder;
-    const Way& way = GetParam();
-    write_pair(folder / "", way, std::string("model.layers.1.mlp.up_proj.") + way.scale);
+    const ScaledLayout& layout = GetParam();
+    write_pair(folder / "", layout, std::string("model.layers.1.mlp.up_proj.") + layout.scale);
     const Finished found = probe_weights(folder, "scaled");
     EXPECT_EQ(found.code, 1);
     EXPECT_THAT(found.err, HasSubstr("'model.layers.1.mlp.up_proj.weight' of dtype"));
     EXPECT_THAT(found.err, HasSubstr("has no scale, while 13 others have one"));
-    write_pair(folder / "", way);
+    write_pair(folder / "", layout);
     const std::string config = read_file(folder / "plain/model/config.json");
     write_file(folder / "scaled/model/config.json", config);
     const Finished without = probe_weights(folder, "scaled");
-    if (way.block_rows > 1 || way.block_columns > 0) {
+    if (layout.block_rows > 1 || layout.block_columns > 0) {
         EXPECT_EQ(without.code, 1);
         EXPECT_THAT(without.err, HasSubstr("each block that quantization_config"));
     } else {
@@ -151,7 +152,7 @@ TEST_P(EveryScaledLayout, IsRefusedInParts) {
     }
 }
 
-const Way ways[] = {
+const ScaledLayout layouts[] = {
     {"fp8_blocks", "F8_E4M3", "weight_scale_inv",
      R"({"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [5, 8]})", 5,
      8, 2},
@@ -192,16 +193,16 @@ const Way ways[] = {
      {"weight_format"}},
     {"no_configuration", "F8_E4M3", "weight_scale", nullptr, 0, 0, 1},
 };
-INSTANTIATE_TEST_SUITE_P(Layouts, EveryScaledLayout, testing::ValuesIn(ways),
+INSTANTIATE_TEST_SUITE_P(Layouts, EveryScaledLayout, testing::ValuesIn(layouts),
                          [](const auto& p) { return std::string(p.param.name); });
 
 TEST(ScaledWeights, InTilesOrWithTwoScalesAreRefused) {
     const TemporaryDirectory folder;
-    Way way{"", "I8", "SCB", nullptr, 1, 0, 1, {"weight_format"}, 2};
-    write_pair(folder / "", way);
+    ScaledLayout layout{"", "I8", "SCB", nullptr, 1, 0, 1, {"weight_format"}, 2};
+    write_pair(folder / "", layout);
     EXPECT_THAT(probe_weights(folder, "scaled").err, HasSubstr("is stored in tiles"));
-    way.more = {"weight_scale"};
-    write_pair(folder / "", way);
+    layout.more = {"weight_scale"};
+    write_pair(folder / "", layout);
     EXPECT_THAT(probe_weights(folder, "scaled").err, HasSubstr("has two tensors of scales"));
 }
 
@@ -224,9 +225,9 @@ class EveryOtherScaling : public testing::TestWithParam<Refused> {};
 
 TEST_P(EveryOtherScaling, IsRefusedByName) {
     const TemporaryDirectory folder;
-    Way way = ways[0];
-    way.quantised = GetParam().quantised;
-    write_pair(folder / "", way);
+    ScaledLayout layout = layouts[0];
+    layout.quantised = GetParam().quantised;
+    write_pair(folder / "", layout);
     const Finished found = probe_weights(folder, "scaled");
     EXPECT_EQ(found.code, 1);
     EXPECT_THAT(found.err, HasSubstr(GetParam().sentence));

@@ -215,14 +215,14 @@ TEST_F(SeriesOfEncoders, TellsOnceWhatIsAssumedOfAll) {
     for (const char* key : {"recognised", "ignored", "defaults", "warnings"})
         EXPECT_EQ(all[key].dump(), alone[key].dump()) << key;
 
-    const Finished told = measure("run", "all");
+    const Finished finished = measure("run", "all");
     std::size_t at = 0;  // in the order of a single probe
     for (const char* words : {"\nrecognised ", "\nassumed ", "\n! Assumed, because neither"}) {
-        const std::size_t found = told.out.find(words, at);
-        ASSERT_NE(found, std::string::npos) << words << told.out;
+        const std::size_t found = finished.out.find(words, at);
+        ASSERT_NE(found, std::string::npos) << words << finished.out;
         at = found;
     }
-    EXPECT_EQ(told.out.find("Assumed, because", at + 4), std::string::npos) << told.out;
+    EXPECT_EQ(finished.out.find("Assumed, because", at + 4), std::string::npos) << finished.out;
 
     const Json findings = Json::parse(measure("run", "all", {"--json"}).out, "out")["findings"];
     ASSERT_GT(findings.array().size(), 1u);

@@ -60,12 +60,14 @@ std::string own_lines(const std::string& text) {
     return lines;
 }
 
-struct Work {
+struct CommandCase {
     std::string name;
     Words words;  ///< without --out
     void (*prepare)(const TemporaryDirectory& folder) = [](const TemporaryDirectory&) {};
 };
-std::ostream& operator<<(std::ostream& out, const Work& work) { return out << work.name; }
+std::ostream& operator<<(std::ostream& out, const CommandCase& command) {
+    return out << command.name;
+}
 
 Words figure_words(const std::string& trials) {
     return {"figure",    "tse.fig2",  "--trials", trials,      "--reading", "layers=2", "--reading",
@@ -81,8 +83,8 @@ void write_series(const TemporaryDirectory& folder) {
                         step, "-o", std::string("run/checkpoint-") + step});
 }
 
-std::vector<Work> every_work() {
-    std::vector<Work> all;
+std::vector<CommandCase> every_command() {
+    std::vector<CommandCase> all;
     all.push_back({"figure", figure_words("9")});
     all.push_back({"figure_each_trial",
                    {"figure", "devil.sec3", "--trials", "5", "--reading", "tokens=8", "--reading",
@@ -107,7 +109,7 @@ std::vector<Work> every_work() {
     return all;
 }
 
-class EverySplitCommand : public testing::TestWithParam<Work> {
+class EverySplitCommand : public testing::TestWithParam<CommandCase> {
   protected:
     void SetUp() override {
         GetParam().prepare(folder);
@@ -167,7 +169,7 @@ TEST_P(EverySplitCommand, RanksGiveTheResultOfOneProcess) {
     expect_the_same("out");
 }
 
-INSTANTIATE_TEST_SUITE_P(Commands, EverySplitCommand, testing::ValuesIn(every_work()),
+INSTANTIATE_TEST_SUITE_P(Commands, EverySplitCommand, testing::ValuesIn(every_command()),
                          [](const auto& test) { return test.param.name; });
 
 class Ranks : public testing::Test {
@@ -677,11 +679,11 @@ TEST(Status, TellsWhatPartsHaveDone) {
     TemporaryDirectory folder;
     EXPECT_THAT(tsdiag(folder, {"status", "out"}).out, HasSubstr("no command is under way"));
     tsdiag(folder, with(figure_words("4"), {"--out", "out", "--part", "1/2"}));
-    const Finished told = tsdiag(folder, {"status", "out"});
-    EXPECT_EQ(told.code, 0);
-    EXPECT_THAT(told.out, HasSubstr("2 of 4 units"));
-    EXPECT_THAT(told.out, HasSubstr("figure tse.fig2"));
-    EXPECT_THAT(told.out, HasSubstr("done"));
+    const Finished status = tsdiag(folder, {"status", "out"});
+    EXPECT_EQ(status.code, 0);
+    EXPECT_THAT(status.out, HasSubstr("2 of 4 units"));
+    EXPECT_THAT(status.out, HasSubstr("figure tse.fig2"));
+    EXPECT_THAT(status.out, HasSubstr("done"));
     EXPECT_THAT(tsdiag(folder, {"status", "out", "--json"}).out, HasSubstr("\"done\": 2"));
 }
 

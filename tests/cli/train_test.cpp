@@ -59,11 +59,11 @@ TEST(TrainCommand, ItsCheckpointsAreMeasuredAsTheTrainingMeasuredThem) {
                                                "t_sim,lambda2_abs", "-o", "out", "--force"});
         ASSERT_EQ(found.code, 0) << found.err;
         EXPECT_THAT(found.out, HasSubstr("2 checkpoints, step 2 to 4"));
-        const auto told = values(read_file(folder / "run/metrics.csv")),
+        const auto trained = values(read_file(folder / "run/metrics.csv")),
                    probed = values(read_file(folder / "out/metrics.csv"));
         std::size_t compared = 0;
         for (const auto& [where, value] : probed) {
-            EXPECT_EQ(told.at(where), value) << where;
+            EXPECT_EQ(trained.at(where), value) << where;
             ++compared;
         }
         EXPECT_GT(compared, 10u);

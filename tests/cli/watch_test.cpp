@@ -76,11 +76,11 @@ TEST_F(Watch, TellsAChangeOnceAndGoesOnWhereItWas) {
     EXPECT_THAT(changed.err, HasSubstr("measures run/checkpoint-700"));
     EXPECT_THAT(changed.err, Not(HasSubstr("checkpoint-200")));
     EXPECT_THAT(changed.err, HasSubstr("the command ended with code 1"));
-    const std::string told = file("told");
-    EXPECT_THAT(told, HasSubstr("700 t_sim@out:last: t_sim@out:last changes its course"));
+    const std::string printed = file("told");
+    EXPECT_THAT(printed, HasSubstr("700 t_sim@out:last: t_sim@out:last changes its course"));
     const Finished again = once(alarm);
     EXPECT_EQ(again.code, 4);  // it is still there, but it was told
-    EXPECT_EQ(file("told"), told);
+    EXPECT_EQ(file("told"), printed);
     EXPECT_THAT(again.err, Not(HasSubstr("measures")));
     const Json run = Json::parse(file("watched/run.json"), "run.json");
     EXPECT_EQ(run["watch"]["alarms"].array().front()["step"].integer(), 700);

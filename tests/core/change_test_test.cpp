@@ -78,10 +78,10 @@ TEST(ChangeTest, TellsAJumpAtOnceAndANewDriftSoon) {
         const auto at_once = jump.add(walk.step, walk.value - 60);
         if (!at_once || at_once->up || at_once->step != walk.step) ++missed;
         Index waited = 0;
-        for (bool told = false; !told && waited < 40; ++waited) {
+        for (bool detected = false; !detected && waited < 40; ++waited) {
             walk.go(2.5, 1);
             const auto found = drift.add(walk.step, walk.value);
-            told = found && found->up;
+            detected = found && found->up;
         }
         if (waited > 8) ++late;
     }

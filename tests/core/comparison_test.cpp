@@ -38,10 +38,10 @@ Difference only_difference(const MetricRow& a, const MetricRow& b, int other_see
     return compare(results).differences.at(0);
 }
 
-template <class Thrown, class Work>
-std::string sentence_of(const Work& work) {
+template <class Thrown, class Function>
+std::string sentence_of(const Function& function) {
     try {
-        work();
+        function();
     } catch (const Thrown& e) {
         return e.what();
     }

@@ -128,7 +128,7 @@ class Faults {
             broken += bad;
         }
         fmt::print("{} rounds, {} signals that ended a process, {} faults met in words\n", rounds,
-                   killed_, told_);
+                   killed_, reported_);
         const bool good = broken == 0 && !rounds_.empty() && both_ends() &&
                           std::ranges::all_of(rounds_, [](const auto& r) { return r.second > 0; });
         fmt::print("faults: {}\n", good ? "PASS" : "FAIL");
@@ -137,7 +137,7 @@ class Faults {
 
   private:
     /// Whether a process was killed, and another told what stopped it; not asked of chosen kinds.
-    bool both_ends() const { return !chosen_.empty() || (killed_ > 0 && told_ > 0); }
+    bool both_ends() const { return !chosen_.empty() || (killed_ > 0 && reported_ > 0); }
 
     Words shim(const std::string& fault, long at) const {
         return {"LD_PRELOAD=" + fault_shim(), "TSDIAG_FAULT=" + fault,
@@ -155,7 +155,7 @@ class Faults {
     bool ended_well(const Finished& found, bool may_be_killed) {
         if (found.code == 128 + SIGKILL && may_be_killed) return ++killed_, false;
         if (found.code == 0) return true;
-        ++told_;
+        ++reported_;
         require(found.code == 1 || found.code == 2 || found.code == 130,
                 fmt::format("exit code {}", found.code), found.err);
         require(found.err.starts_with("tsdiag: ") && std::ranges::count(found.err, '\n') == 1,
@@ -577,7 +577,7 @@ class Faults {
         require(a.code == 0 || b.code == 0, "neither is done", a.err + b.err);
         for (const Finished* found : {&a, &b})
             if (found->code != 0) {
-                ++told_;
+                ++reported_;
                 require(
                     found->code == 2 && found->err.find("is writing there") != std::string::npos,
                     fmt::format("exit code {}", found->code), found->err);
@@ -705,7 +705,7 @@ class Faults {
     std::map<std::string, std::pair<std::string, std::string>> results_;
     Files whole_training_;
     TemporaryDirectory inputs_;  ///< what commands read
-    long killed_ = 0, told_ = 0;
+    long killed_ = 0, reported_ = 0;
 };
 
 }  // namespace

@@ -63,12 +63,12 @@ Counts counts_of(const Requests& all) {
     return c;
 }
 
-/// The requests of `work`, done for the second time.
-template <class Work>
-Requests asked(const Work& work) {
-    work();
+/// The requests of `function`, done for the second time.
+template <class Function>
+Requests asked(const Function& function) {
+    function();
     const auto before = gpu::requests();
-    work();
+    function();
     Requests out;
     for (const auto& [name, now] : gpu::requests()) {
         const auto at = before.find(name);

@@ -20,8 +20,9 @@ struct ModelCase {
 std::vector<ModelCase> model_cases() {
     std::vector<ModelCase> out;
     for (const GoldenCheckpoint& c : golden_checkpoints())
-        out.push_back(
-            {c.path, [c](Type type) { return Opened::from(golden / c.path, c.told).model(type); }});
+        out.push_back({c.path, [c](Type type) {
+                           return Opened::from(golden / c.path, c.options).model(type);
+                       }});
     for (const AttentionEntry* entry : attentions())
         for (const char* placement : {"pre-norm", "post-norm"}) {
             std::string text = std::string(placement) +

@@ -93,9 +93,9 @@ TEST(Detect, RefusesPartsOfTheModelOutsideOfItsPrefix) {
             file.add("model.bert." + name, plain->tensor(name).shape);
         file.add(part, {4, 8});
         EXPECT_THAT(detection_error<FormatError>(file, with_heads(2)), HasSubstr(part));
-        DetectOptions told = with_heads(2);
-        told.ignore = {part};
-        EXPECT_NO_THROW(detect(file, told)) << part;
+        DetectOptions given = with_heads(2);
+        given.ignore = {part};
+        EXPECT_NO_THROW(detect(file, given)) << part;
     }
 }
 
@@ -202,11 +202,11 @@ TEST(Detect, WarnsOfWhatNothingTells) {
     ASSERT_EQ(bare.warnings.size(), 1U);
     EXPECT_THAT(bare.warnings[0],
                 AllOf(HasSubstr("hidden_act = gelu"), HasSubstr("layer_norm_eps = 1e-12")));
-    const ModelSpec told =
+    const ModelSpec given =
         detect(*tiny_bert(), with_config(R"({"model_type": "bert", "num_attention_heads": 2})"))
             .spec;
-    EXPECT_TRUE(told.warnings.empty()) << told.warnings[0];  // the family's own defaults
-    EXPECT_THAT(told.defaults, Contains(HasSubstr("hidden_act = gelu")));
+    EXPECT_TRUE(given.warnings.empty()) << given.warnings[0];  // the family's own defaults
+    EXPECT_THAT(given.defaults, Contains(HasSubstr("hidden_act = gelu")));
 }
 
 TEST(Detect, RefusesTwoWordsForOneThing) {

@@ -15,22 +15,22 @@ struct Outcome {
     std::string refusal;  ///< why it is refused; empty: accepted
     std::map<std::string, std::vector<double>> states;
     std::map<Index, std::vector<double>> attention;
-    std::vector<std::string> told;  ///< defaults and warnings
+    std::vector<std::string> notes;  ///< defaults and warnings
 
     bool refused() const { return !refusal.empty(); }
     bool same(const Outcome& other) const {
         return states == other.states && attention == other.attention;
     }
-    bool tells(const std::string& word) const {
+    bool notes_contain(const std::string& word) const {
         return std::ranges::any_of(
-            told, [&](const std::string& line) { return line.find(word) != std::string::npos; });
+            notes, [&](const std::string& line) { return line.find(word) != std::string::npos; });
     }
 };
 
 class EveryCheckpoint : public testing::TestWithParam<GoldenCheckpoint> {
   protected:
     void SetUp() override {
-        options_ = GetParam().told;
+        options_ = GetParam().notes;
         if (const Json config = config_in(golden / GetParam().path); !config.is_null())
             options_.config = config;
         std::vector<std::string> notes;
@@ -72,8 +72,8 @@ class EveryCheckpoint : public testing::TestWithParam<GoldenCheckpoint> {
                 .run(std::span(&input, 1), seen);
             out.states = seen.states;
             out.attention = seen.matrix;
-            out.told = a.spec.defaults;
-            out.told.insert(out.told.end(), a.spec.warnings.begin(), a.spec.warnings.end());
+            out.notes = a.spec.defaults;
+            out.notes.insert(out.notes.end(), a.spec.warnings.begin(), a.spec.warnings.end());
         } catch (const Error& e) {
             out.refusal = e.what();
         }
@@ -152,12 +152,12 @@ TEST_P(EveryCheckpoint, RefusesWhatIsAddedToALayerByItsName) {
         const Outcome found = outcome(edited, options_);
         EXPECT_THAT(found.refusal, HasSubstr(at + "other_bias_table"));
         EXPECT_THAT(found.refusal, HasSubstr("--ignore"));
-        DetectOptions told = options_;
-        told.ignore = {"*.other_bias_table"};
-        const Outcome without = outcome(edited, told);
+        DetectOptions notes = options_;
+        notes.ignore = {"*.other_bias_table"};
+        const Outcome without = outcome(edited, notes);
         EXPECT_EQ(without.refusal, "");
         EXPECT_TRUE(without.same(whole_)) << at;
-        EXPECT_TRUE(without.tells("other_bias_table"));
+        EXPECT_TRUE(without.notes_contain("other_bias_table"));
     }
 }
 
@@ -168,7 +168,7 @@ TEST_P(EveryConfiguration, WithoutAKeyIsRefusedOrTheSameOrSaysWhatItTook) {
         Json::Object rest = options_.config.object();
         std::erase_if(rest, [&](const auto& member) { return member.first == dropped; });
         const Outcome found = with_config(rest);
-        EXPECT_TRUE(found.refused() || found.same(whole_) || found.tells(dropped))
+        EXPECT_TRUE(found.refused() || found.same(whole_) || found.notes_contain(dropped))
             << "without " << dropped;
     }
 }
@@ -213,10 +213,10 @@ TEST_P(EveryConfiguration, RefusesKeysThatChangeTheMathematics) {
         Json config = options_.config;
         config.set(name, more[name]);
         EXPECT_THAT(with_config(config).refusal, HasSubstr(name));
-        DetectOptions told = options_;
-        told.config = config;
-        told.ignore = {name};
-        EXPECT_TRUE(outcome(file_, told).same(whole_)) << name;
+        DetectOptions notes = options_;
+        notes.config = config;
+        notes.ignore = {name};
+        EXPECT_TRUE(outcome(file_, notes).same(whole_)) << name;
     }
 }
 

@@ -581,15 +581,15 @@ struct Ran {
     std::map<std::string, std::vector<double>> states;
     std::map<Index, std::vector<double>> attention;
     double scale = 0, cap = 0;
-    std::vector<std::string> told;
+    std::vector<std::string> notes;
 
     bool same(const Ran& other) const {
         return states == other.states && attention == other.attention && scale == other.scale &&
                cap == other.cap;
     }
-    bool tells(const std::string& word) const {
+    bool notes_contain(const std::string& word) const {
         return std::ranges::any_of(
-            told, [&](const std::string& line) { return line.find(word) != std::string::npos; });
+            notes, [&](const std::string& line) { return line.find(word) != std::string::npos; });
     }
 };
 Ran run(const fs::path& path, const ModelSpec& original, Type type = Type::f32) {
@@ -607,8 +607,8 @@ Ran run(const fs::path& path, const ModelSpec& original, Type type = Type::f32) 
         out.attention = seen.matrix;
         out.scale = s.head.scale;
         out.cap = s.head.cap;
-        out.told = s.defaults;
-        out.told.insert(out.told.end(), s.warnings.begin(), s.warnings.end());
+        out.notes = s.defaults;
+        out.notes.insert(out.notes.end(), s.warnings.begin(), s.warnings.end());
     } catch (const Error& error) {
         out.refusal = error.what();
     }
@@ -649,7 +649,7 @@ TEST_P(EveryGgufFamily, WithoutAKeyIsRefusedOrTheSameOrSaysWhatItTook) {
     const Ran whole = run(model.original(), model.spec());
     for (const auto& [here, there] : model.keys()) {
         const Ran found = run(model.gguf(here), model.spec());
-        EXPECT_TRUE(!found.refusal.empty() || found.same(whole) || found.tells(there))
+        EXPECT_TRUE(!found.refusal.empty() || found.same(whole) || found.notes_contain(there))
             << "without " << here;
     }
 }

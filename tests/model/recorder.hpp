@@ -78,7 +78,7 @@ inline const std::filesystem::path golden = std::filesystem::path(test_data()) /
 /// A golden checkpoint, and what its files do not say.
 struct GoldenCheckpoint {
     std::string path;
-    DetectOptions told;  ///< its number of heads; the size of its images
+    DetectOptions options;  ///< its number of heads; the size of its images
     friend void PrintTo(const GoldenCheckpoint& c, std::ostream* out) { *out << c.path; }
 };
 inline std::vector<GoldenCheckpoint> golden_checkpoints() {
@@ -88,11 +88,11 @@ inline std::vector<GoldenCheckpoint> golden_checkpoints() {
     for (const Json& c : manifest["cases"].array()) {
         if (!seen.insert(c["open"].string()).second) continue;
         out.push_back({c["open"].string(), {}});
-        DetectOptions& told = out.back().told;
+        DetectOptions& options = out.back().options;
         if (const Json& heads = c["needs"]["n_heads"]; heads.is_integer())
-            told.heads = heads.integer();
+            options.heads = heads.integer();
         if (const Json& size = c["needs"]["image_size"]; size.is_integer())
-            told.config.set("image_size", size);
+            options.config.set("image_size", size);
     }
     return out;
 }

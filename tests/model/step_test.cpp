@@ -23,7 +23,7 @@ Model model_of(const std::string& text, std::shared_ptr<const Weights>* weights 
 }
 
 /// Parameter gradients by a sweep with recomputed layers.
-class Told final : public Observer {
+class GradientNorms final : public Observer {
   public:
     void on_gradient(const Gradient& e) override {
         if (!e.stage.empty()) return;
@@ -52,14 +52,14 @@ TEST_P(EveryStep, GivesTheDerivativesOfTheSweep) {
         input.image =
             Tensor::from_host(cpu(), {3, 8, 8}, std::span<const double>(pixels), Type::f64);
     }
-    Told told;
-    model.differentiate(std::span(&input, 1), std::span(&loss, 1), told);
+    GradientNorms expected;
+    model.differentiate(std::span(&input, 1), std::span(&loss, 1), expected);
     const StepResult found = model.step(input, loss);
-    EXPECT_TRUE(close(found.loss, told.loss, rounding(64)));
+    EXPECT_TRUE(close(found.loss, expected.loss, rounding(64)));
     std::map<std::string, double> norms;
     for (const auto& [name, g] : found.gradients) norms[name] = squared_norm(g);
-    ASSERT_EQ(norms.size(), told.norms.size());
-    for (const auto& [name, norm] : told.norms)
+    ASSERT_EQ(norms.size(), expected.norms.size());
+    for (const auto& [name, norm] : expected.norms)
         // The same products in another order; sums over a few thousand terms.
         EXPECT_TRUE(close(norms[name], norm, {.relative = 1e-10, .absolute = 1e-20})) << name;
 }
@@ -169,9 +169,9 @@ TEST(Step, PairsOfDifferentLengthsAddUpWithTheirDerivatives) {
     // central differences: the third derivative times step^2, and rounding over step
     EXPECT_NEAR(row_sum(column_sum(multiply(own->second, u))).item(),
                 (at(step) - at(-step)) / (2 * step), 1e-8);
-    Told told;
+    GradientNorms expected;
     EXPECT_THROW(
-        model.differentiate(std::span(inputs).first(1), std::vector<Loss>{loss(w, 1)}, told),
+        model.differentiate(std::span(inputs).first(1), std::vector<Loss>{loss(w, 1)}, expected),
         UsageError);
 }
 

@@ -101,9 +101,9 @@ TEST(NystromAttention, WithoutItsConvolutionHasToBeTold) {
     for (const char* layer : {"0", "1"})
         file->remove(std::string("layers.") + layer + ".0.fn.res_conv.weight");
     EXPECT_THAT(refusal<FormatError>(*file), HasSubstr("unknown layout"));
-    const std::string told = R"({"model_type": "nystrom_attention"})";
-    EXPECT_THAT(refusal<UsageError>(*file, told), HasSubstr("--n-heads"));
-    const ModelSpec s = spec_of(*file, told, 3);
+    const std::string config = R"({"model_type": "nystrom_attention"})";
+    EXPECT_THAT(refusal<UsageError>(*file, config), HasSubstr("--n-heads"));
+    const ModelSpec s = spec_of(*file, config, 3);
     EXPECT_TRUE(s.blocks[0].attention.own.empty());
     EXPECT_THAT(s.defaults, Contains(HasSubstr("no convolution over the values")));
 }

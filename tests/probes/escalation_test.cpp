@@ -56,13 +56,13 @@ TEST(Escalation, SamplesDoNotSeeEachOther) {
 }
 
 TEST(Escalation, SaysWhyItIsUndefined) {
-    const Matrix alike(2, 2, 1.0), opposite(2, 2, {1, 0, -1, 0}), zero(2, 2),
+    const Matrix equal_tokens(2, 2, 1.0), opposite(2, 2, {1, 0, -1, 0}), zero(2, 2),
         any = gaussian(2, 2, 8);
-    EXPECT_EQ(reason(step(alike, any), state("attn"), "xi2"), "Pi2 X = 0");
-    EXPECT_EQ(reason(step(alike, any), state("attn"), "xi_ratio"), "Pi2 X = 0");
+    EXPECT_EQ(reason(step(equal_tokens, any), state("attn"), "xi2"), "Pi2 X = 0");
+    EXPECT_EQ(reason(step(equal_tokens, any), state("attn"), "xi_ratio"), "Pi2 X = 0");
     EXPECT_EQ(reason(step(opposite, any), state("attn"), "xi1"), "Pi1 X = 0");
-    EXPECT_EQ(reason(step(any, alike), state("attn"), "xi_ratio"), "xi2 = 0");
-    EXPECT_EQ(reason(step(any, alike), state("attn"), "r"), "t_div(Y) = 0");
+    EXPECT_EQ(reason(step(any, equal_tokens), state("attn"), "xi_ratio"), "xi2 = 0");
+    EXPECT_EQ(reason(step(any, equal_tokens), state("attn"), "r"), "t_div(Y) = 0");
     EXPECT_EQ(reason(step(zero, any), state("attn"), "r"), "X = 0");
     EXPECT_EQ(reason(step(any, zero), state("attn"), "r"), "Y = 0");
     const Table alone = measure("escalation", {.states = {{"out", "", tensor(any)}}});

@@ -102,8 +102,8 @@ TEST(Mixing, RowsThatDoNotSumToOneStillMix) {
 }
 
 TEST(Mixing, SaysWhyItIsUndefined) {
-    const Matrix alike(3, 2, 1.0), opposite(3, 1, {1, 0, -1});
-    const Table same = measure("mixing", layer_of({uniform(3)}, alike));
+    const Matrix equal_tokens(3, 2, 1.0), opposite(3, 1, {1, 0, -1});
+    const Table same = measure("mixing", layer_of({uniform(3)}, equal_tokens));
     EXPECT_EQ(reason(same, head(0), "mu2"), "Pi2 X = 0");
     EXPECT_EQ(reason(same, head(), "est_mu"), "Pi2 R = 0");
     EXPECT_CLOSE(value(same, head(0), "mu1"), 1, rounding(64));

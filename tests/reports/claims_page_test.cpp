@@ -77,21 +77,22 @@ TEST(ClaimsReport, BeginsWithHowManyHoldAndNamesTheOthers) {
     Examined holds = made_up(), open = made_up();
     holds.verdict = Verdict::holds;
     open.verdict = Verdict::not_decided;
-    const auto told = [](const std::vector<Examined>& list) {
+    const auto headline = [](const std::vector<Examined>& list) {
         const Finding f = claims_headline(list);
         EXPECT_TRUE(f.headline);
         return std::pair(f.level, f.text);
     };
     using L = Finding::Level;
-    EXPECT_EQ(told({holds, holds}), std::pair(L::good, "2 of 2 statements hold in these draws."s));
-    EXPECT_EQ(told({holds, open}), std::pair(L::note,
-                                             "1 of 2 statements hold in these draws; not "
-                                             "decided: some.eq1-x."s));
-    EXPECT_EQ(told({open, made_up(), holds}),
+    EXPECT_EQ(headline({holds, holds}),
+              std::pair(L::good, "2 of 2 statements hold in these draws."s));
+    EXPECT_EQ(headline({holds, open}), std::pair(L::note,
+                                                 "1 of 2 statements hold in these draws; not "
+                                                 "decided: some.eq1-x."s));
+    EXPECT_EQ(headline({open, made_up(), holds}),
               std::pair(L::warning,
                         "1 of 3 statements hold in these draws; false as stated: "
                         "some.eq1-x; not decided: some.eq1-x."s));
-    EXPECT_THAT(told(std::vector<Examined>(8, made_up())).second, HasSubstr(" and 2 more."));
+    EXPECT_THAT(headline(std::vector<Examined>(8, made_up())).second, HasSubstr(" and 2 more."));
 
     Folder folder;
     const std::vector<Examined> list{holds, made_up()};

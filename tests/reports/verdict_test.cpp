@@ -108,64 +108,66 @@ TEST(VerdictTest, TheHeadlineSaysWhereTokensCollapse) {
 }
 
 TEST(VerdictTest, TheHeadlineFollowsTheCourse) {
-    const auto told = [](const std::vector<double>& t_sim, double input = 0.02) {
+    const auto verdict_on = [](const std::vector<double>& t_sim, double input = 0.02) {
         const Finding f = headline(states(t_sim, input));
         return std::pair(f.level, f.text);
     };
     using L = Finding::Level;
-    EXPECT_EQ(told({0.2, 0.95}),
+    EXPECT_EQ(verdict_on({0.2, 0.95}),
               std::pair(L::note, std::string("Tokens become alike: t_sim passes 0.9 after layer 1 "
                                              "(of 0 to 1) and ends at 0.9500, from 0.0200 in the "
                                              "input.")));
-    EXPECT_EQ(told({0.95, 0.5}),
+    EXPECT_EQ(verdict_on({0.95, 0.5}),
               std::pair(L::note, std::string("Tokens become alike for a time: t_sim passes 0.9 "
                                              "after layer 0 (of 0 to 1) and ends at 0.5000, from "
                                              "0.0200 in the input.")));
-    EXPECT_EQ(told({0.995, 0.5}),
+    EXPECT_EQ(verdict_on({0.995, 0.5}),
               std::pair(L::note, std::string("Tokens collapse for a time: t_sim passes 0.99 after "
                                              "layer 0 (of 0 to 1) and ends at 0.5000, from 0.0200 "
                                              "in the input.")));
-    EXPECT_EQ(told({0.2, 0.4, 0.3}),
+    EXPECT_EQ(verdict_on({0.2, 0.4, 0.3}),
               std::pair(L::good, std::string("Tokens stay distinct: t_sim rises from 0.0200 to "
                                              "0.3000, at most 0.4000 after layer 1 (of 0 to 2).")));
-    EXPECT_EQ(told({0.3, 0.2}, 0.5).second,
+    EXPECT_EQ(verdict_on({0.3, 0.2}, 0.5).second,
               "Tokens stay distinct: t_sim falls from 0.5000 to 0.2000.");
-    EXPECT_EQ(told({0.1}, 0.1).second, "Tokens stay distinct: t_sim stays at 0.1000.");
-    EXPECT_EQ(told({0.9999, 0.995}, 0.995),
+    EXPECT_EQ(verdict_on({0.1}, 0.1).second, "Tokens stay distinct: t_sim stays at 0.1000.");
+    EXPECT_EQ(verdict_on({0.9999, 0.995}, 0.995),
               std::pair(L::warning, std::string("Tokens are alike from the start: t_sim is 0.9950 "
                                                 "in the input of layer 0 and 0.9950 after layer 1 "
                                                 "(of 0 to 1).")));
 }
 
 TEST(VerdictTest, TheHeadlineOfAPartOfTheLayersSaysWhichPart) {
-    const auto told = [](const std::vector<double>& t_sim) {
+    const auto verdict_on = [](const std::vector<double>& t_sim) {
         Table t("m");
         t.scalar({.layer = 4, .stage = "in"}, "t_sim", 0.3);
         for (std::size_t l = 0; l < t_sim.size(); ++l)
             t.scalar({.layer = 4 + Index(l), .stage = "out"}, "t_sim", t_sim[l]);
         return headline(t, R"({"model": {"layers": 12}})").text;
     };
-    EXPECT_EQ(told({0.5, 0.995}),
+    EXPECT_EQ(verdict_on({0.5, 0.995}),
               "Tokens collapse: t_sim passes 0.99 after layer 5 (of 0 to 11) and is 0.9950 after "
               "layer 5, from 0.3000 in the input of layer 4.");
-    EXPECT_EQ(told({0.4, 0.2}),
+    EXPECT_EQ(verdict_on({0.4, 0.2}),
               "Tokens stay distinct: t_sim falls from 0.3000 in the input of layer 4 to 0.2000 "
               "after layer 5, at most 0.4000 after layer 4 (of 0 to 11).");
 }
 
 TEST(VerdictTest, TheHeadlineSplitsTheRiseByTheOddsIdentity) {
     // Odds from 1/4 to 199; two steps of attention multiply them by 4 and 16: ln 64 / ln 796.
-    const auto told = [](const std::vector<double>& ratios) {
+    const auto verdict_on = [](const std::vector<double>& ratios) {
         Table t = states({0.5, 0.995}, 0.2);
         add_ratios(t, ratios);
         return headline(t).text;
     };
-    EXPECT_THAT(told({4, 16}),
+    EXPECT_THAT(verdict_on({4, 16}),
                 HasSubstr("; attention makes 62 % of the rise of log(t_sim/t_div)."));
-    EXPECT_THAT(told({100, 100}), HasSubstr("attention alone would raise log(t_sim/t_div) 1.4 "
-                                            "times as far, other steps take the rest back."));
-    EXPECT_THAT(told({0.5, 0.9}), HasSubstr("attention lowers log(t_sim/t_div), other steps"));
-    EXPECT_THAT(told({4}), Not(HasSubstr("attention")));  // a layer without its ratio
+    EXPECT_THAT(verdict_on({100, 100}),
+                HasSubstr("attention alone would raise log(t_sim/t_div) 1.4 "
+                          "times as far, other steps take the rest back."));
+    EXPECT_THAT(verdict_on({0.5, 0.9}),
+                HasSubstr("attention lowers log(t_sim/t_div), other steps"));
+    EXPECT_THAT(verdict_on({4}), Not(HasSubstr("attention")));  // a layer without its ratio
     Table t = states({0.5, 0.995}, 0.2);
     add_ratios(t, {4, 16});
     EXPECT_THAT(headline(t, R"({"input": {"samples": 2, "trials": 1}})").text,

@@ -94,7 +94,7 @@ TEST(AttentionInAModel, UndefinedMetricsSayWhy) {
 }
 
 /// Values of every layer and head of a metric as text, without the numbers.
-std::vector<std::string> told(const Table& table, std::string_view metric) {
+std::vector<std::string> notes_of(const Table& table, std::string_view metric) {
     std::vector<std::string> all;
     for (const MetricRow& row : table.metrics())
         if (row.metric == metric && row.at.head >= 0)
@@ -113,14 +113,14 @@ TEST(TransNormer, HasEveryMetricOrItsReason) {
         const Table table = run(options).table;
         for (const char* metric : {"lambda2_abs", "delta", "attn_fro", "jac_fro", "jac_q_fro",
                                    "jac_k_fro", "est_mu", "row_max", "local_auc"}) {
-            const std::vector<std::string> all = told(table, metric);
+            const std::vector<std::string> all = notes_of(table, metric);
             ASSERT_EQ(all.size(), 12U) << metric;
             for (const std::string& text : all) EXPECT_FALSE(text.empty()) << metric;
         }
-        const std::vector<std::string> jacobians = told(table, "jac_q_fro");
+        const std::vector<std::string> jacobians = notes_of(table, "jac_q_fro");
         EXPECT_EQ(jacobians.front(), "defined") << name;
         EXPECT_EQ(jacobians.back(), "P is not a function of the logits scale q k^T only") << name;
-        EXPECT_EQ(told(table, "est_mu").back(), "P V is normalised");
+        EXPECT_EQ(notes_of(table, "est_mu").back(), "P V is normalised");
     }
 }
 
@@ -130,11 +130,11 @@ TEST(GatedUnit, HasNoGainAndNoEstimate) {
         options.subject.model = test_data() + "/golden/" + path;
         options.tokens = 30;
         const RunResult result = run(options);
-        for (const std::string& text : told(result.table, "est_mu"))
+        for (const std::string& text : notes_of(result.table, "est_mu"))
             EXPECT_EQ(text, "P V is gated");
-        for (const std::string& text : told(result.table, "jac_q_fro"))
+        for (const std::string& text : notes_of(result.table, "jac_q_fro"))
             EXPECT_EQ(text, "no projections");
-        for (const std::string& text : told(result.table, "lambda2_abs"))
+        for (const std::string& text : notes_of(result.table, "lambda2_abs"))
             EXPECT_EQ(text, "defined");
         for (const Json& gain : result.run["model"]["a2"].array()) EXPECT_TRUE(gain.is_null());
     }

@@ -14,7 +14,7 @@ namespace tsdiag::test {
 namespace {
 
 /// Everything a sink is told, as text.
-class Told final : public Sink {
+class TextSink final : public Sink {
   public:
     void scalar(const Place& at, std::string_view metric, const Value& v) override {
         add(at, metric, v);
@@ -62,8 +62,8 @@ std::string bytes_of(const Recorder& said) {
     return out.take();
 }
 
-std::string told(const Recorder& said) {
-    Told out;
+std::string text_of(const Recorder& said) {
+    TextSink out;
     said.replay(out);
     return out.text;
 }
@@ -73,13 +73,13 @@ TEST(Recorder, ComesBackFromItsBytes) {
     RecordReader in(bytes, "record");
     const Recorder again = Recorder::read(in);
     EXPECT_TRUE(in.done());
-    EXPECT_EQ(told(again), told(some()));
+    EXPECT_EQ(text_of(again), text_of(some()));
     EXPECT_EQ(bytes_of(again), bytes);
     ASSERT_EQ(again.segments(), 3u);
-    Told parts;
+    TextSink parts;
     for (std::size_t s = 0; s < again.segments(); ++s) again.replay(parts, s);
     again.replay_maps(parts);
-    EXPECT_EQ(parts.text, told(some()));
+    EXPECT_EQ(parts.text, text_of(some()));
 }
 
 TEST(Recorder, RefusesWhatIsNoRecord) {
@@ -92,7 +92,7 @@ TEST(Recorder, RefusesWhatIsNoRecord) {
             other[at] = char(other[at] ^ (1 << bit));
             RecordReader in(other, "record");
             try {
-                told(Recorder::read(in));  // of a changed number or name, another record
+                text_of(Recorder::read(in));  // of a changed number or name, another record
             } catch (const FormatError&) {
             } catch (const NonFiniteError&) {  // as of any trial that says so
             }

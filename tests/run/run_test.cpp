@@ -64,9 +64,9 @@ TEST(Run, TrialsSideBySideGiveTheNumbersOfTrialsInTurn) {
     const RunResult in_turn = run(options);
     omp_set_num_threads(before);
     EXPECT_EQ(tables.size(), 1u);
-    const std::vector<MetricRow> beside = run(options).table.metrics();
+    const std::vector<MetricRow> concurrent = run(options).table.metrics();
     for (const MetricRow& found : in_turn.table.metrics()) {
-        const MetricRow& row = only(beside, found);
+        const MetricRow& row = only(concurrent, found);
         EXPECT_EQ(found.count, row.count);
         if (found.value) {
             EXPECT_CLOSE(*found.value, *row.value, rounding(1e6));

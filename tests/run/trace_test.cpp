@@ -182,8 +182,9 @@ TEST(Trace, NamesArrivedAtOtherwiseAreTheSameTrace) {
         const RunResult found = table_of(named(prefix));
         EXPECT_EQ(metrics_csv(found.table.metrics()), metrics_csv(expected.table.metrics()))
             << prefix;
-        const std::string told = found.run["model"]["defaults"].dump();
-        EXPECT_EQ(told.find("by their order") != std::string::npos, !prefix.starts_with("hidden"));
+        const std::string defaults = found.run["model"]["defaults"].dump();
+        EXPECT_EQ(defaults.find("by their order") != std::string::npos,
+                  !prefix.starts_with("hidden"));
     }
     const RunResult stacked = table_of({{"hidden_states", {3, 4, 2}, {}, x}});
     EXPECT_EQ(metrics_csv(stacked.table.metrics()), metrics_csv(expected.table.metrics()));

@@ -40,7 +40,7 @@ Bound by_weights(std::string reading, Matrix (*printed)(const Matrix& p, const V
             .relation = Relation::equal,
             .accuracy = 0,
             .draw = draw_target_row,
-            .sides = [printed](const Variables& v) -> std::optional<Sides> {
+            .sides = [printed](const Variables& v) -> std::optional<BoundSides> {
                 const Matrix& p = v("s");
                 const auto f = [&](const ComplexRow& x) {
                     return ComplexRow::Constant(1, loss_of(x, v)).eval();
@@ -88,26 +88,27 @@ struct Scored {
 const Scored scored[] = {
     {"softmax", softmax_weights}, {"linear", linear_weights}, {"f(x) = 1 + x^2", parabola_weights}};
 Bound by_scores(const Scored& of, Matrix (*broken)(const Matrix& U) = nullptr) {
-    return {.reading = of.reading,
-            .formula = "dL/ds_ij = sum_k dL/dp_ik dp_ik/ds_ij = dL/dO_i V^T U_j^T",
-            .relation = Relation::equal,
-            .accuracy = 0,
-            .draw = draw_target_row,
-            .sides = [&weights = of.weights, broken](const Variables& v) -> std::optional<Sides> {
-                const Matrix& s = v("s");
-                if (!(s.minCoeff() > 0)) return {};
-                const Matrix slope = weights.slope(s);
-                const Matrix p = weights.of(s.row(0).cast<std::complex<double>>()).real();
-                const auto f = [&](const ComplexRow& x) {
-                    return ComplexRow::Constant(1, loss_of(weights.of(x), v)).eval();
-                };
-                Matrix U = weight_derivative(p, slope).transpose();
-                if (broken) U = broken(U);
-                const Matrix whole = (Matrix(p.row(0).asDiagonal()) + p.transpose() * p) *
-                                     slope.cwiseAbs().row(0).asDiagonal();
-                return worst_difference(complex_step(f, s), weight_gradient(p, v) * U.transpose(),
-                                        rounding(p, v) * whole);
-            }};
+    return {
+        .reading = of.reading,
+        .formula = "dL/ds_ij = sum_k dL/dp_ik dp_ik/ds_ij = dL/dO_i V^T U_j^T",
+        .relation = Relation::equal,
+        .accuracy = 0,
+        .draw = draw_target_row,
+        .sides = [&weights = of.weights, broken](const Variables& v) -> std::optional<BoundSides> {
+            const Matrix& s = v("s");
+            if (!(s.minCoeff() > 0)) return {};
+            const Matrix slope = weights.slope(s);
+            const Matrix p = weights.of(s.row(0).cast<std::complex<double>>()).real();
+            const auto f = [&](const ComplexRow& x) {
+                return ComplexRow::Constant(1, loss_of(weights.of(x), v)).eval();
+            };
+            Matrix U = weight_derivative(p, slope).transpose();
+            if (broken) U = broken(U);
+            const Matrix whole = (Matrix(p.row(0).asDiagonal()) + p.transpose() * p) *
+                                 slope.cwiseAbs().row(0).asDiagonal();
+            return worst_difference(complex_step(f, s), weight_gradient(p, v) * U.transpose(),
+                                    rounding(p, v) * whole);
+        }};
 }
 
 std::vector<Reading> check_scores(const Check& how) {

@@ -19,7 +19,7 @@ Bound entry_formula(std::string reading, std::string text, const Weights& family
             .relation = Relation::equal,
             .accuracy = 0,
             .draw = draw_scores,
-            .sides = [family](const Variables& v) -> std::optional<Sides> {
+            .sides = [family](const Variables& v) -> std::optional<BoundSides> {
                 const Matrix& s = v("s");
                 const Matrix p = family.of(s.row(0).cast<std::complex<double>>()).real();
                 const Matrix slope = family.slope(s);
@@ -43,7 +43,7 @@ Bound zero_score() {
                     v.set("s", std::move(s));
                     return v;
                 },
-            .sides = [](const Variables& v) -> std::optional<Sides> {
+            .sides = [](const Variables& v) -> std::optional<BoundSides> {
                 const Matrix& s = v("s");
                 if (!(s.sum() > 0)) return {};
                 const Matrix ones = Matrix::Ones(1, s.cols());
@@ -88,7 +88,7 @@ std::vector<Reading> violate_formulas(const Check& how) {
             control(entry_formula(f.reading, "p_ij = f(s_ij)", {f.alone, f.weights.slope}),
                     "not normalised", how));
     Bound zero = zero_score();
-    zero.sides = [](const Variables& v) -> std::optional<Sides> {
+    zero.sides = [](const Variables& v) -> std::optional<BoundSides> {
         const Matrix& s = v("s");
         const auto shifted = [](const ComplexRow& x) -> ComplexRow { return x / (1.0 + x.sum()); };
         if (!(s.sum() > 0)) return {};
@@ -104,8 +104,8 @@ Bound quarter() {
     return {.reading = "entries",
             .formula = "|dp_ij/ds_ik| <= 1/4",
             .draw = draw_signed_scores,
-            .sides = [](const Variables& v) -> std::optional<Sides> {
-                return Sides{softmax_derivative(softmax(v("s"))).cwiseAbs().maxCoeff(), 0.25};
+            .sides = [](const Variables& v) -> std::optional<BoundSides> {
+                return BoundSides{softmax_derivative(softmax(v("s"))).cwiseAbs().maxCoeff(), 0.25};
             },
             .search = {{2, 1}, {3, 1}, {6, 1}}};
 }
@@ -115,8 +115,8 @@ Bound half() {
     norm.reading = "as a matrix";
     norm.formula = "|dp_i/ds_i|_2 <= 1/2";
     norm.role = Role::sharper;
-    norm.sides = [](const Variables& v) -> std::optional<Sides> {
-        return Sides{spectral_norm(softmax_derivative(softmax(v("s")))), 0.5};
+    norm.sides = [](const Variables& v) -> std::optional<BoundSides> {
+        return BoundSides{spectral_norm(softmax_derivative(softmax(v("s")))), 0.5};
     };
     norm.search = {{2, 1}, {3, 1}};
     return norm;
@@ -171,7 +171,7 @@ Bound linear_entries(const LinearBound& l) {
             .formula = l.formula,
             .role = l.role,
             .draw = draw_scores,
-            .sides = [bound = l.bound](const Variables& v) -> std::optional<Sides> {
+            .sides = [bound = l.bound](const Variables& v) -> std::optional<BoundSides> {
                 const Matrix& s = v("s");
                 if (!positive(s)) return {};
                 return worst_entry(linear_derivative(s), bound(s));
@@ -197,7 +197,7 @@ std::vector<Reading> violate_linear_entries(const Check& how) {
     for (const LinearBound& l : linear_bounds) {
         Bound broken = linear_entries(l);
         broken.draw = draw_signed_scores;
-        broken.sides = [bound = l.bound](const Variables& v) -> std::optional<Sides> {
+        broken.sides = [bound = l.bound](const Variables& v) -> std::optional<BoundSides> {
             const Matrix& s = v("s");
             if (s.sum() == 0 || s.cwiseAbs().minCoeff() == 0) return {};
             return worst_entry(linear_derivative(s), bound(s));

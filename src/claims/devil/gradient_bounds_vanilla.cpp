@@ -17,8 +17,8 @@ Bound printed_vanilla() {
     return {.reading = "as printed",
             .formula = "|dL/ds_ij| <= sqrt(n) c1 c2 / 4",
             .draw = draw_row,
-            .sides = [](const Variables& v) -> std::optional<Sides> {
-                return Sides{largest_softmax_gradient(v), printed_bound(v)};
+            .sides = [](const Variables& v) -> std::optional<BoundSides> {
+                return BoundSides{largest_softmax_gradient(v), printed_bound(v)};
             },
             .search = {{2, 1}, {3, 1}, {4, 1}, {5, 1}, {8, 1}}};
 }
@@ -29,8 +29,8 @@ Bound sharp(double (*size)(const Matrix& V)) {
     b.reading = "sharp";
     b.formula = "|dL/ds_ij| <= c1 c2 / 2";
     b.role = Role::sharper;
-    b.sides = [size](const Variables& v) -> std::optional<Sides> {
-        return Sides{largest_softmax_gradient(v), v("g").norm() * size(v("V")) / 2};
+    b.sides = [size](const Variables& v) -> std::optional<BoundSides> {
+        return BoundSides{largest_softmax_gradient(v), v("g").norm() * size(v("V")) / 2};
     };
     return b;
 }
@@ -39,8 +39,8 @@ Bound of_a_row(double (*size)(const Matrix& V)) {
     b.reading = "of a row";
     b.formula = "|dL/ds_i| <= c1 c2 / sqrt(2)";
     b.role = Role::sharper;
-    b.sides = [size](const Variables& v) -> std::optional<Sides> {
-        return Sides{gradient(v).norm(), v("g").norm() * size(v("V")) / std::sqrt(2)};
+    b.sides = [size](const Variables& v) -> std::optional<BoundSides> {
+        return BoundSides{gradient(v).norm(), v("g").norm() * size(v("V")) / std::sqrt(2)};
     };
     b.search = {{2, 1}, {3, 1}};
     return b;
@@ -50,9 +50,9 @@ std::vector<Reading> check_vanilla(const Check& how) {
     Bound step = of_a_row(largest_row);
     step.reading = "row of U, a step of (48)";
     step.formula = "|U_j|_2 <= 1/4, U_jk = dp_ik/ds_ij";
-    step.sides = [](const Variables& v) -> std::optional<Sides> {
+    step.sides = [](const Variables& v) -> std::optional<BoundSides> {
         const Matrix U = softmax_derivative(softmax(v("s")));
-        return Sides{largest_row(U), 0.25};
+        return BoundSides{largest_row(U), 0.25};
     };
     return {examine_bound(printed_vanilla(), how), examine_bound(sharp(largest_row), how),
             examine_bound(of_a_row(largest_row), how), examine_bound(step, how)};
@@ -73,10 +73,10 @@ double shortest_row(const Matrix& V) { return V.rowwise().norm().minCoeff(); }
 std::vector<Reading> violate_vanilla(const Check& how) {
     Bound broken = printed_vanilla();
     broken.reading = "c2 of one value only";
-    broken.sides = [](const Variables& v) -> std::optional<Sides> {
+    broken.sides = [](const Variables& v) -> std::optional<BoundSides> {
         const Matrix& V = v("V");
-        return Sides{largest_softmax_gradient(v),
-                     std::sqrt(double(V.rows())) / 4 * v("g").norm() * shortest_row(V)};
+        return BoundSides{largest_softmax_gradient(v),
+                          std::sqrt(double(V.rows())) / 4 * v("g").norm() * shortest_row(V)};
     };
     return {examine_bound(broken, how), control(sharp(shortest_row), "c2 of one value only", how),
             control(of_a_row(shortest_row), "c2 of one value only", how)};

@@ -19,7 +19,7 @@ double largest_linear_gradient(const Variables& v) {
 }
 
 /// factor(n) c1 c2 / c3
-Sides sides_of(const Variables& v, double (*factor)(double n)) {
+BoundSides sides_of(const Variables& v, double (*factor)(double n)) {
     const double c3 = v("s").cwiseAbs().minCoeff();
     return {largest_linear_gradient(v),
             factor(double(v("s").cols())) * v("g").norm() * largest_row(v("V")) / c3};
@@ -32,7 +32,7 @@ Bound bound_by(std::string reading, std::string formula, double (*factor)(double
     return {.reading = std::move(reading),
             .formula = std::move(formula),
             .draw = draw_positive_row,
-            .sides = [factor](const Variables& v) -> std::optional<Sides> {
+            .sides = [factor](const Variables& v) -> std::optional<BoundSides> {
                 if (!(v("s").minCoeff() > 0)) return {};
                 return sides_of(v, factor);
             },
@@ -53,10 +53,10 @@ std::vector<Reading> check_bound(const Check& how) {
     Bound step = sharp_bound();
     step.reading = "row of U, a step of (48)";
     step.formula = "|U_j|_2 <= 1 / (4 c3), U_jk = dp_ik/ds_ij";
-    step.sides = [](const Variables& v) -> std::optional<Sides> {
+    step.sides = [](const Variables& v) -> std::optional<BoundSides> {
         const Matrix& s = v("s");
         if (!(s.minCoeff() > 0)) return {};
-        return Sides{largest_row(linear_derivative(s).transpose()), 0.25 / s.minCoeff()};
+        return BoundSides{largest_row(linear_derivative(s).transpose()), 0.25 / s.minCoeff()};
     };
     return {examine_bound(printed_linear(), how), examine_bound(sharp_bound(), how),
             examine_bound(step, how)};
@@ -68,14 +68,14 @@ Attained attain_bound() {
     v.set("s", Matrix{{1.0, 1.0}});
     v.set("V", Matrix{{1.0}, {1 - std::sqrt(2)}});
     v.set("g", Matrix{{1.0}});
-    const Sides s = sides_of(v, printed_factor);
+    const BoundSides s = sides_of(v, printed_factor);
     return {s.measured, s.bound, 1e-14};
 }
 
 /// Scores of both signs.
 Reading with_signs(Bound broken, double (*factor)(double n), const Check& how) {
     broken.draw = draw_row;
-    broken.sides = [factor](const Variables& v) -> std::optional<Sides> {
+    broken.sides = [factor](const Variables& v) -> std::optional<BoundSides> {
         const Matrix& s = v("s");
         if (s.sum() == 0 || s.cwiseAbs().minCoeff() == 0) return {};
         return sides_of(v, factor);

@@ -69,11 +69,11 @@ Bound unbounded_derivative() {
             .formula = "for every M equal q_i and k_j have |dp_ij/ds_ik| > M for all j and k",
             .relation = Relation::at_least,
             .draw = draw_construction,
-            .sides = [](const Variables& v) -> std::optional<Sides> {
+            .sides = [](const Variables& v) -> std::optional<BoundSides> {
                 const double M = v("M")(0);
                 if (!(M > 0 && nonzero(v("u")))) return {};
                 const Matrix s = construction(v("u"), short_enough(v), v("V").rows());
-                return Sides{derivative(s).cwiseAbs().minCoeff(), M};
+                return BoundSides{derivative(s).cwiseAbs().minCoeff(), M};
             },
             .shown = [](const Variables& v) { return shown_by(v, short_enough(v)); }};
 }
@@ -83,10 +83,10 @@ Bound by_the_sum() {
             .formula = "|dp_ij/ds_ik| <= 1 / Delta_i",
             .role = Role::sharper,
             .draw = draw_scores,
-            .sides = [](const Variables& v) -> std::optional<Sides> {
+            .sides = [](const Variables& v) -> std::optional<BoundSides> {
                 const Matrix& s = v("s");
                 if (!(s.minCoeff() >= 0 && s.sum() > 0)) return {};
-                return Sides{linear_derivative(s).cwiseAbs().maxCoeff(), 1 / s.sum()};
+                return BoundSides{linear_derivative(s).cwiseAbs().maxCoeff(), 1 / s.sum()};
             },
             .search = {{2, 1}, {3, 1}}};
 }
@@ -111,10 +111,10 @@ Reading alone(const Bound& bound, Check how) {
 std::vector<Reading> violate_unbounded_derivative(const Check& how) {
     Bound signs = by_the_sum();
     signs.draw = draw_signed_scores;
-    signs.sides = [](const Variables& v) -> std::optional<Sides> {
+    signs.sides = [](const Variables& v) -> std::optional<BoundSides> {
         const Matrix& s = v("s");
         if (s.sum() == 0) return {};
-        return Sides{linear_derivative(s).cwiseAbs().maxCoeff(), 1 / std::abs(s.sum())};
+        return BoundSides{linear_derivative(s).cwiseAbs().maxCoeff(), 1 / std::abs(s.sum())};
     };
     return {alone(unbounded_derivative(), how), control(signs, "scores of both signs", how)};
 }
@@ -133,7 +133,7 @@ Bound printed_entries(std::string reading, Matrix (*table)(Index n)) {
             .relation = Relation::equal,
             .accuracy = 0,
             .draw = draw_construction,
-            .sides = [table](const Variables& v) -> std::optional<Sides> {
+            .sides = [table](const Variables& v) -> std::optional<BoundSides> {
                 if (!(v("M")(0) > 0 && nonzero(v("u")))) return {};
                 const Index n = v("V").rows();
                 const double length = 1 / v("M")(0);
@@ -152,20 +152,20 @@ Matrix weighted_values(const Variables& v) {
 
 /// x0^T x0 = length(eps), eps = 1/M.
 Bound printed_gradient(double (*length)(double eps)) {
-    return {
-        .reading = "gradient, (50)",
-        .formula = "|dL/ds_ij| >= |sum_k dL/dp_ik t_jk| / eps for x0^T x0 <= eps",
-        .relation = Relation::at_least,
-        .accuracy = 1e-9,  // attained; logarithms of the features are rounded
-        .draw = draw_construction,
-        .sides = [length](const Variables& v) -> std::optional<Sides> {
-            const Matrix least = weighted_values(v);
-            if (!(v("M")(0) > 0 && nonzero(v("u")) && least.maxCoeff() > 0)) return {};
-            const Matrix s = construction(v("u"), length(1 / v("M")(0)), v("V").rows());
-            Index worst = 0;
-            least.row(0).maxCoeff(&worst);
-            return Sides{std::abs(gradient(s, v("V"), v("g"))(worst)), v("M")(0) * least(worst)};
-        }};
+    return {.reading = "gradient, (50)",
+            .formula = "|dL/ds_ij| >= |sum_k dL/dp_ik t_jk| / eps for x0^T x0 <= eps",
+            .relation = Relation::at_least,
+            .accuracy = 1e-9,  // attained; logarithms of the features are rounded
+            .draw = draw_construction,
+            .sides = [length](const Variables& v) -> std::optional<BoundSides> {
+                const Matrix least = weighted_values(v);
+                if (!(v("M")(0) > 0 && nonzero(v("u")) && least.maxCoeff() > 0)) return {};
+                const Matrix s = construction(v("u"), length(1 / v("M")(0)), v("V").rows());
+                Index worst = 0;
+                least.row(0).maxCoeff(&worst);
+                return BoundSides{std::abs(gradient(s, v("V"), v("g"))(worst)),
+                                  v("M")(0) * least(worst)};
+            }};
 }
 
 std::vector<Reading> check_table(const Check& how) {
@@ -199,13 +199,13 @@ Bound unbounded_gradient() {
                                 return weighted_values(v).maxCoeff() > 0 ? 0 : INFINITY;
                             }}},
             .draw = draw_construction,
-            .sides = [](const Variables& v) -> std::optional<Sides> {
+            .sides = [](const Variables& v) -> std::optional<BoundSides> {
                 const double M = v("M")(0), most = weighted_values(v).maxCoeff();
                 if (!(M > 0 && nonzero(v("u")))) return {};
                 // where values do not differ along g no length helps: then 1/M
                 const double length = most > 0 ? 0.999 * most / M : 1 / M;
                 const Matrix s = construction(v("u"), length, v("V").rows());
-                return Sides{gradient(s, v("V"), v("g")).cwiseAbs().maxCoeff(), M};
+                return BoundSides{gradient(s, v("V"), v("g")).cwiseAbs().maxCoeff(), M};
             }};
 }
 
@@ -217,14 +217,14 @@ Bound equal_tokens() {
             .role = Role::sharper,
             .relation = Relation::at_least,
             .draw = draw_construction,
-            .sides = [](const Variables& v) -> std::optional<Sides> {
+            .sides = [](const Variables& v) -> std::optional<BoundSides> {
                 const double M = v("M")(0);
                 const Matrix first = v("V").row(0);
                 const double along = (first * v("g").transpose())(0);
                 if (!(M > 0 && nonzero(v("u")) && along != 0 && keys(v) > 1)) return {};
                 const Matrix s = construction(v("u"), short_enough(v), v("V").rows());
                 const Matrix V = first.replicate(v("V").rows(), 1);
-                return Sides{linear_gradient(s, V, v("g")).cwiseAbs().maxCoeff(), M};
+                return BoundSides{linear_gradient(s, V, v("g")).cwiseAbs().maxCoeff(), M};
             },
             .shown =
                 [](const Variables& v) {
@@ -248,7 +248,7 @@ Bound homogeneous(double degree) {
                     v.set("s", draw(rng, "s", 1, at.n, distribution).cwiseAbs());
                     return v;
                 },
-            .sides = [degree](const Variables& v) -> std::optional<Sides> {
+            .sides = [degree](const Variables& v) -> std::optional<BoundSides> {
                 const Matrix& s = v("s");
                 if (!(s.minCoeff() > 0)) return {};
                 const double c = 1 / v("M")(0);

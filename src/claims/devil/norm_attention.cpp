@@ -24,15 +24,15 @@ double uniform_bound(const Variables& v, double (*factor)(double d)) {
 }
 
 Bound gradient_bound(std::string reading, std::string formula, double (*factor)(double d)) {
-    return {
-        .reading = std::move(reading),
-        .formula = std::move(formula),
-        .draw = draw_normalised_row,
-        .sides = [factor](const Variables& v) -> std::optional<Sides> {
-            if (!(eps_of(v) > 0)) return {};
-            return Sides{gradient(v, eps_of(v)).cwiseAbs().maxCoeff(), uniform_bound(v, factor)};
-        },
-        .search = {{1, 1}, {2, 1}, {2, 2}}};
+    return {.reading = std::move(reading),
+            .formula = std::move(formula),
+            .draw = draw_normalised_row,
+            .sides = [factor](const Variables& v) -> std::optional<BoundSides> {
+                if (!(eps_of(v) > 0)) return {};
+                return BoundSides{gradient(v, eps_of(v)).cwiseAbs().maxCoeff(),
+                                  uniform_bound(v, factor)};
+            },
+            .search = {{1, 1}, {2, 1}, {2, 2}}};
 }
 
 Bound printed_gradient() {
@@ -49,7 +49,7 @@ Bound sharp_gradient() {
 Bound row_gradient(double part) {
     Bound token =
         sharper(gradient_bound("by row", "|dL/ds_ij| <= |g_i| |v_j| / sqrt(sigma_i^2 + eps)", one));
-    token.sides = [part](const Variables& v) -> std::optional<Sides> {
+    token.sides = [part](const Variables& v) -> std::optional<BoundSides> {
         const double eps = eps_of(v);
         if (!(eps > 0)) return {};
         const double root = std::sqrt(rms_square(v("s") * v("V"), eps));
@@ -67,10 +67,10 @@ std::vector<Reading> check_norm_gradient(const Check& how) {
 /// The norm uses a hundredth of the eps in the bound.
 std::vector<Reading> violate_norm_gradient(const Check& how) {
     const auto broken = [&](Bound bound, double (*factor)(double d)) {
-        bound.sides = [factor](const Variables& v) -> std::optional<Sides> {
+        bound.sides = [factor](const Variables& v) -> std::optional<BoundSides> {
             if (!(eps_of(v) > 0)) return {};
-            return Sides{gradient(v, eps_of(v) / 100).cwiseAbs().maxCoeff(),
-                         uniform_bound(v, factor)};
+            return BoundSides{gradient(v, eps_of(v) / 100).cwiseAbs().maxCoeff(),
+                              uniform_bound(v, factor)};
         };
         return control(bound, "another eps", how);
     };
@@ -122,7 +122,7 @@ Bound by_input(std::string reading, std::string formula, Matrix (*printed)(const
             .relation = Relation::equal,
             .accuracy = 0,
             .draw = draw_loss,
-            .sides = [printed](const Variables& v) -> std::optional<Sides> {
+            .sides = [printed](const Variables& v) -> std::optional<BoundSides> {
                 const Index n = v("V").rows();
                 if (!(eps_of(v) > 0)) return {};
                 const Row r = row_of(v);
@@ -144,7 +144,7 @@ Matrix sum_to_n(const Row& r, Index n) {
 Bound printed_sum() {
     Bound b = by_input("k from 1 to n, as printed", "dL/dt_ij = sum_{k=1}^n dL/do_ik do_ik/dt_ij",
                        sum_to_n);
-    b.sides = [inner = b.sides](const Variables& v) -> std::optional<Sides> {
+    b.sides = [inner = b.sides](const Variables& v) -> std::optional<BoundSides> {
         if (v("V").rows() > v("V").cols()) return {};  // o_ik has no k beyond d
         return inner(v);
     };
@@ -186,7 +186,7 @@ Bound by_scores(std::string reading, std::string formula,
             .relation = Relation::equal,
             .accuracy = 0,
             .draw = draw_loss,
-            .sides = [printed](const Variables& v) -> std::optional<Sides> {
+            .sides = [printed](const Variables& v) -> std::optional<BoundSides> {
                 if (!(eps_of(v) > 0)) return {};
                 const Row r = row_of(v);
                 const Matrix& V = v("V");

@@ -21,11 +21,11 @@ Bound norm_bound(std::string reading, std::string formula, Measured measured, Fa
     return {.reading = std::move(reading),
             .formula = std::move(formula),
             .draw = draw_token,
-            .sides = [measured, factor](const Variables& v) -> std::optional<Sides> {
+            .sides = [measured, factor](const Variables& v) -> std::optional<BoundSides> {
                 if (!(eps_of(v) > 0)) return {};
                 const Matrix& t = v("t");
-                return Sides{measured(rms_norm_derivative(t, eps_of(v))),
-                             factor(double(t.cols())) / std::sqrt(rms_square(t, eps_of(v)))};
+                return BoundSides{measured(rms_norm_derivative(t, eps_of(v))),
+                                  factor(double(t.cols())) / std::sqrt(rms_square(t, eps_of(v)))};
             },
             .search = {{1, 1}, {1, 2}, {1, 4}}};
 }
@@ -36,14 +36,14 @@ Bound loose(Bound bound, double part, std::string why) {
     return bound;
 }
 
-/// The same with a negative eps, as long as the root exists.
+/// The reading of the bound with a negative eps, as long as the root exists.
 Reading with_negative_eps(Bound bound, Measured measured, Factor factor, const Check& how) {
-    bound.sides = [measured, factor](const Variables& v) -> std::optional<Sides> {
+    bound.sides = [measured, factor](const Variables& v) -> std::optional<BoundSides> {
         const Matrix& t = v("t");
         const double eps = -eps_of(v), square = rms_square(t, eps);
         if (!(eps < 0 && square > 0)) return {};
-        return Sides{measured(rms_norm_derivative(t, eps)),
-                     factor(double(t.cols())) / std::sqrt(square)};
+        return BoundSides{measured(rms_norm_derivative(t, eps)),
+                          factor(double(t.cols())) / std::sqrt(square)};
     };
     return control(bound, "a negative eps", how);
 }
@@ -71,7 +71,7 @@ Bound derivative_formula(std::string reading, std::string formula, double (*shar
             .relation = Relation::equal,
             .accuracy = 0,
             .draw = draw_token,
-            .sides = [share](const Variables& v) -> std::optional<Sides> {
+            .sides = [share](const Variables& v) -> std::optional<BoundSides> {
                 const Matrix& t = v("t");
                 const double eps = eps_of(v), d = double(t.cols()), square = rms_square(t, eps);
                 if (!(eps > 0)) return {};
@@ -163,7 +163,7 @@ Bound line_bound(std::string reading, std::string formula, Line left, Line right
             .formula = std::move(formula),
             .relation = equality ? Relation::equal : Relation::at_most,
             .draw = draw_token,
-            .sides = [=](const Variables& v) -> std::optional<Sides> {
+            .sides = [=](const Variables& v) -> std::optional<BoundSides> {
                 const Matrix& t = v("t");
                 if (!(eps_of(v) > 0 && t.squaredNorm() > 0)) return {};
                 const Lines lines = lines_of(t, eps_of(v));
@@ -218,14 +218,14 @@ Attained attain_lines() {
 /// The third line with a negative eps, and absolute values of a line without it.
 std::vector<Reading> violate_lines(const Check& how) {
     Bound broken = third();
-    broken.sides = [](const Variables& v) -> std::optional<Sides> {
+    broken.sides = [](const Variables& v) -> std::optional<BoundSides> {
         const Matrix& t = v("t");
         if (!(eps_of(v) > 0 && rms_square(t, -eps_of(v)) > 0)) return {};
         const Lines lines = lines_of(t, -eps_of(v));
         return worst_entry(lines.second, lines.third);
     };
     Bound without = absolute_values();
-    without.sides = [](const Variables& v) -> std::optional<Sides> {
+    without.sides = [](const Variables& v) -> std::optional<BoundSides> {
         const Matrix& t = v("t");
         if (!(eps_of(v) > 0 && t.squaredNorm() > 0)) return {};
         const Matrix a = lines_of(t, eps_of(v)).derivative, b = lines_of(t, 0).first.cwiseAbs();

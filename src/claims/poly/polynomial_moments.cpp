@@ -251,7 +251,7 @@ Mean second_power_exact(const Check& how) {
 
 // --- (71)
 
-/// The same at sizes where lower orders are small: p^2 is missing.
+/// `how` at sizes where lower orders are small, which show that p^2 is missing.
 Check at_large_sizes(Check how) {
     how.n = how.d = 48;
     how.heads = 1;

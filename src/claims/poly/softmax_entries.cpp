@@ -37,7 +37,7 @@ Bound gradient(std::string reading, std::string formula, Printed printed,
                     v.set("x", draw(rng, "x", 1, at.n, distribution));
                     return v;
                 },
-            .sides = [printed, weights](const Variables& v) -> std::optional<Sides> {
+            .sides = [printed, weights](const Variables& v) -> std::optional<BoundSides> {
                 const Matrix &x = v("x"), F = softmax(x);
                 // rounding error: 1 - F cancels, and sums of N numbers are rounded
                 const double room = double(4 * x.cols() + 32) * ulp;

@@ -20,8 +20,8 @@ Bound bound_of(std::string reading, std::string formula, Measured measured, doub
     return {.reading = std::move(reading),
             .formula = std::move(formula),
             .draw = draw_logit_matrix,
-            .sides = [measured, factor](const Variables& v) -> std::optional<Sides> {
-                return Sides{measured(v("A")), factor * root_of_rows(v)};
+            .sides = [measured, factor](const Variables& v) -> std::optional<BoundSides> {
+                return BoundSides{measured(v("A")), factor * root_of_rows(v)};
             },
             .search = {{2, 1}, {3, 1}}};
 }
@@ -37,8 +37,8 @@ Bound from_below(double sum) {
     below.formula = "|softmax(A)|_F >= 1";
     below.role = Role::sharper;
     below.relation = Relation::at_least;
-    below.sides = [sum](const Variables& v) -> std::optional<Sides> {
-        return Sides{sum * softmax_norm(v("A")), 1};
+    below.sides = [sum](const Variables& v) -> std::optional<BoundSides> {
+        return BoundSides{sum * softmax_norm(v("A")), 1};
     };
     return below;
 }
@@ -92,8 +92,8 @@ std::vector<Bound> derivative_bounds() {
     by_norm.reading = "by the norm";
     by_norm.formula = "|dsoftmax(A)|_F <= F sqrt(1 - F^2 / N), F = |softmax(A)|_F";
     by_norm.role = Role::sharper;
-    by_norm.sides = [](const Variables& v) -> std::optional<Sides> {
-        return Sides{derivative_norm(v("A")), bound_by_norm(v("A"))};
+    by_norm.sides = [](const Variables& v) -> std::optional<BoundSides> {
+        return BoundSides{derivative_norm(v("A")), bound_by_norm(v("A"))};
     };
     return {derivative(), sharp, by_norm};
 }
@@ -130,7 +130,7 @@ Bound equation(std::string reading, std::string formula, Matrix (*left)(const Ma
             .relation = Relation::equal,
             .accuracy = 0,
             .draw = draw_logit_matrix,
-            .sides = [left, right](const Variables& v) -> std::optional<Sides> {
+            .sides = [left, right](const Variables& v) -> std::optional<BoundSides> {
                 const Matrix P = softmax(v("A"));
                 if (!(P.minCoeff() > 0)) return {};
                 const double room = double(4 * P.cols() + 16) * ulp;
@@ -150,7 +150,7 @@ Bound row_bound(std::string reading, std::string formula, Mutant mutant,
             .formula = std::move(formula),
             .mutant = std::move(mutant),
             .draw = draw_logit_matrix,
-            .sides = [factor, temperature](const Variables& v) -> std::optional<Sides> {
+            .sides = [factor, temperature](const Variables& v) -> std::optional<BoundSides> {
                 const Matrix P = softmax(v("A") / temperature);
                 if (!(P.minCoeff() > 0)) return {};
                 Matrix gradients(P.rows(), 1);
@@ -181,7 +181,7 @@ Bound corrected(double sum) {
         [](const Matrix& P) -> Matrix { return one_less(P) + others(P); }, twice_the_others);
     b.role = Role::sharper;
     if (sum != 1)
-        b.sides = [sum](const Variables& v) -> std::optional<Sides> {
+        b.sides = [sum](const Variables& v) -> std::optional<BoundSides> {
             const Matrix P = softmax(v("A"));
             if (!(P.minCoeff() > 0)) return {};
             const Matrix a = one_less(sum * P) + sum * others(P), c = 2 * sum * others(P);

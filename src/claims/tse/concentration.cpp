@@ -80,12 +80,12 @@ Bound exact_tail(std::string reading, double scale) {
                             }}},
             .mutant = {.factor = 0.2, .why = "nothing exceeds a quarter of it"},
             .draw = draw_exact_tail,
-            .sides = [scale](const Variables& v) -> std::optional<Sides> {
+            .sides = [scale](const Variables& v) -> std::optional<BoundSides> {
                 const double m = v("alpha^2 mu1^2")(0), eps = v("eps")(0), d = v("d")(0);
                 if (!(m > 1e-3)) return {};
                 const double off = eps * (m + std::sqrt(m));
-                return Sides{two_tails(Index(d / 2), scale * scale * m, off),
-                             4 * std::exp(-eps * eps * d / 8)};
+                return BoundSides{two_tails(Index(d / 2), scale * scale * m, off),
+                                  4 * std::exp(-eps * eps * d / 8)};
             }};
 }
 

@@ -114,13 +114,13 @@ Bound enumerated_bound(const EnumeratedEquation& equation) {
                         const Rng& rng, const Sizes& at,
                         Distribution d) { return draw_enumerated(rng, at, d, count); },
             .sides = [sides = equation.sides,
-                      scale = equation.deviation](const Variables& v) -> std::optional<Sides> {
+                      scale = equation.deviation](const Variables& v) -> std::optional<BoundSides> {
                 const std::optional<Heads> heads = heads_of(v);
                 if (!heads) return {};
                 const double sigma = v("sigma")(0), a = heads->alpha * sigma;
                 const std::optional<Enumerated> e = enumerate(*heads, scale * sigma);
                 if (!e) return {};
-                Sides s = sides(*heads, a * a * double(heads->X.cols()), *e);
+                BoundSides s = sides(*heads, a * a * double(heads->X.cols()), *e);
                 s.room *= 64 * ulp * double(v("X").size() + v("logits").size()) *
                           (1 / t_sim(heads->X) + 1 / t_div(heads->X));
                 return s;
@@ -143,7 +143,7 @@ Bound enumerated_gain(std::string reading, std::string formula, bool similar, In
                                  [similar](const Heads& all, double a2, const Enumerated& e) {
                                      const HeadMeans m = means_of(all);
                                      const double claimed = 1 + a2 * (similar ? m.mu1 : m.mu2);
-                                     return Sides{similar ? e.xi1 : e.xi2, claimed, claimed};
+                                     return BoundSides{similar ? e.xi1 : e.xi2, claimed, claimed};
                                  },
                              .deviation = deviation});
 }

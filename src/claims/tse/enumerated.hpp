@@ -47,7 +47,7 @@ Variables draw_enumerated(const Rng& rng, const Sizes& at, Distribution distribu
 struct EnumeratedEquation {
     std::string reading, formula;
     Index heads = 1;
-    std::function<Sides(const Heads&, double a2, const Enumerated&)> sides;
+    std::function<BoundSides(const Heads&, double a2, const Enumerated&)> sides;
     double deviation = 1;  ///< of the entries, relative to the claimed sigma
 };
 Bound enumerated_bound(const EnumeratedEquation& equation);

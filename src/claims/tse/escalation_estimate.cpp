@@ -10,7 +10,7 @@ namespace tsdiag::claim {
 namespace {
 
 using Balanced = std::optional<Matrix> (*)(const Matrix& logits);
-using StepSides = std::optional<Sides> (*)(const Step&);
+using StepSides = std::optional<BoundSides> (*)(const Step&);
 
 std::optional<Matrix> any_stochastic(const Matrix& logits) { return softmax(logits); }
 
@@ -26,7 +26,7 @@ Bound step_bound(std::string reading, std::string formula, Relation relation, Ba
             .relation = relation,
             .hypotheses = Hypotheses{},  // no W
             .draw = draw_mixed,
-            .sides = [balanced, sides](const Variables& v) -> std::optional<Sides> {
+            .sides = [balanced, sides](const Variables& v) -> std::optional<BoundSides> {
                 const std::optional<Matrix> P = balanced(v("logits"));
                 if (!P || !has_both_parts(v("X"))) return {};
                 return sides({v("X"), *P, 1});
@@ -48,16 +48,16 @@ Condition kind(std::string name, Balanced balanced, double (*miss)(const Matrix&
 // --- identities
 
 /// 1 + max(|mu1 - 1|, omega): 1 where both are as claimed.
-std::optional<Sides> kept_sides(const Step& step) {
+std::optional<BoundSides> kept_sides(const Step& step) {
     const Mixing m = mixing_without_delta(step);
     const double n = double(step.X.rows());
     const double part = mean_part(step.X).norm() / step.X.norm();
-    return Sides{1 + std::max(std::abs(m.mu1 - 1), m.omega), 1, 64 * n * n * ulp / part};
+    return BoundSides{1 + std::max(std::abs(m.mu1 - 1), m.omega), 1, 64 * n * n * ulp / part};
 }
 
-std::optional<Sides> gap_sides(const Step& step) {
+std::optional<BoundSides> gap_sides(const Step& step) {
     const double n = double(step.P.rows());
-    return Sides{delta_of(step.P), second_eigenvalue(step.P), 64 * n * n * ulp};
+    return BoundSides{delta_of(step.P), second_eigenvalue(step.P), 64 * n * n * ulp};
 }
 
 Bound doubly_identity() {
@@ -149,9 +149,9 @@ Mean wide_estimate(const Check& how, bool sharp = false) {
 Bound any_estimate() {
     Bound b = step_bound("estimate, any P", "E[r] >= 1 where |lambda2| <= 0.9 (d large)",
                          Relation::at_least, any_stochastic,
-                         [](const Step& step) -> std::optional<Sides> {
+                         [](const Step& step) -> std::optional<BoundSides> {
                              if (second_eigenvalue(step.P) > 0.9) return {};
-                             return Sides{limit_rate(step), 1};
+                             return BoundSides{limit_rate(step), 1};
                          });
     b.role = Role::sharper;
     b.hypotheses.reset();  // the limit of E[r] has d sigma^2 = 1
@@ -180,10 +180,11 @@ std::optional<Matrix> two_groups(const Matrix& logits) {
 }
 
 Bound no_escalation(std::string reading, Balanced balanced) {
-    Bound b = step_bound(std::move(reading), "E[r] <= 1 where |lambda2| = 1 (d large)",
-                         Relation::at_most, balanced, [](const Step& step) -> std::optional<Sides> {
-                             return Sides{limit_rate(step), 1};
-                         });
+    Bound b =
+        step_bound(std::move(reading), "E[r] <= 1 where |lambda2| = 1 (d large)", Relation::at_most,
+                   balanced, [](const Step& step) -> std::optional<BoundSides> {
+                       return BoundSides{limit_rate(step), 1};
+                   });
     b.role = Role::interpretation;
     b.hypotheses.reset();  // the limit of E[r] has d sigma^2 = 1
     b.conditions = {kind("|lambda2| = 1", balanced,

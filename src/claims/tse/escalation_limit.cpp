@@ -44,12 +44,12 @@ Bound ceiling(std::string reading, std::string formula, bool bound, bool conditi
                     v.set("alpha", draw_alpha(rng));
                     return v;
                 },
-            .sides = [bound](const Variables& v) -> std::optional<Sides> {
+            .sides = [bound](const Variables& v) -> std::optional<BoundSides> {
                 const Step step = mixed_step(v, v("alpha")(0));
                 if (!(step.alpha > 0) || !has_both_parts(step.X)) return {};
                 const double measured =
                     bound ? theorem_bound(step) : (limit_rate(step) - 1) / t_sim(step.X) + 1;
-                return Sides{measured, ceiling_of(step)};
+                return BoundSides{measured, ceiling_of(step)};
             },
             .search = {{2, 1}, {3, 1}},
             .shown = [](const Variables& v) { return named(mixed_step(v, v("alpha")(0))); }};

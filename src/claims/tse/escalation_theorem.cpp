@@ -87,11 +87,11 @@ Bound every_width() {
             .relation = Relation::at_least,
             .conditions = theorem_conditions(),
             .draw = draw_line,
-            .sides = [](const Variables& v) -> std::optional<Sides> {
+            .sides = [](const Variables& v) -> std::optional<BoundSides> {
                 const std::optional<Step> step = step_of(v);
                 const std::optional<double> r = step ? exact_rate(*step) : std::nullopt;
                 if (!r) return {};
-                return Sides{*r, theorem_bound(*step)};
+                return BoundSides{*r, theorem_bound(*step)};
             },
             .search = {{2, 1}, {3, 1}},
             .shown = shown_with_mixing};
@@ -109,10 +109,10 @@ Bound above_one() {
         v.set("alpha", draw_alpha(rng));
         return v;
     };
-    b.sides = [](const Variables& v) -> std::optional<Sides> {
+    b.sides = [](const Variables& v) -> std::optional<BoundSides> {
         const std::optional<Step> step = step_of(v);
         if (!step) return {};
-        return Sides{theorem_bound(*step), 1};
+        return BoundSides{theorem_bound(*step), 1};
     };
     return b;
 }
@@ -125,12 +125,12 @@ Bound sharp_at_one() {
     b.role = Role::sharper;
     b.conditions.clear();
     b.mutant = {.factor = 2, .why = "rho is less than 2/d"};
-    b.sides = [](const Variables& v) -> std::optional<Sides> {
+    b.sides = [](const Variables& v) -> std::optional<BoundSides> {
         const std::optional<Step> step = step_of(v);
         const std::optional<double> r = step ? exact_rate(*step) : std::nullopt;
         if (!r) return {};
         const double t = t_sim(step->X), ratio = (limit_rate(*step) - 1) / t + 1;
-        return Sides{(*r - 1) / t + 1, ratio / 3};
+        return BoundSides{(*r - 1) / t + 1, ratio / 3};
     };
     return b;
 }
@@ -237,7 +237,7 @@ std::vector<Reading> violate_theorem(const Check& how) {
     any.conditions.clear();
     Bound without = sharp_at_one();
     without.sides = [inner = without.sides](const Variables& v) {
-        std::optional<Sides> s = inner(v);
+        std::optional<BoundSides> s = inner(v);
         if (s) s->bound *= 3;
         return s;
     };

@@ -39,11 +39,11 @@ Bound power_rate(std::string reading, double (*modulus)(const Matrix&)) {
                 v.set("logits", draw(rng, "logits", at.n, at.n, Distribution::gaussian));
                 return v;
             },
-        .sides = [modulus](const Variables& v) -> std::optional<Sides> {
+        .sides = [modulus](const Variables& v) -> std::optional<BoundSides> {
             const Matrix P = softmax(v("logits"));
             const double lambda = modulus(P);
             if (!(lambda > 1e-3)) return {};
-            return Sides{std::exp(growth_of_powers(centred(P), 12)), lambda, 0.005 * lambda};
+            return BoundSides{std::exp(growth_of_powers(centred(P), 12)), lambda, 0.005 * lambda};
         },
         .shown = [](const Variables& v) { return std::vector{named("P", softmax(v("logits")))}; }};
 }
@@ -112,9 +112,9 @@ Bound plain_products() {
             .conditions = {away_from_one()},
             .draw = [](const Rng& rng, const Sizes& at,
                        Distribution) { return draw_maps(rng, std::min(at.n, most_points), 2); },
-            .sides = [](const Variables& v) -> std::optional<Sides> {
+            .sides = [](const Variables& v) -> std::optional<BoundSides> {
                 const Matrix Q = map_of(v("maps"), 1) * map_of(v("maps"), 0);
-                return Sides{second_eigenvalue(Q), 0.99};
+                return BoundSides{second_eigenvalue(Q), 0.99};
             },
             .shown = shown_maps};
 }
@@ -130,7 +130,7 @@ double dobrushin(const Matrix& Q) {
 
 /// The product of (I + alpha P_k)/(1 + alpha), or of the P_k alone.  With the residual each path of
 /// n - 1 steps has a weight of (min(1, alpha)/(1 + alpha))^(n-1), and any two rows share one.
-std::optional<Sides> contraction(const Variables& v, bool residual) {
+std::optional<BoundSides> contraction(const Variables& v, bool residual) {
     const Matrix& maps = v("maps");
     const double alpha = v("alpha")(0);
     const Index n = maps.cols();
@@ -141,7 +141,7 @@ std::optional<Sides> contraction(const Variables& v, bool residual) {
         Q = (residual ? Matrix((I + alpha * P) / (1 + alpha)) : P) * Q;
     }
     const double step = std::min(1.0, alpha) / (1 + alpha);
-    return Sides{dobrushin(Q), 1 - std::pow(step, double(n - 1))};
+    return BoundSides{dobrushin(Q), 1 - std::pow(step, double(n - 1))};
 }
 
 Bound residual_bound(std::string reading, bool residual) {

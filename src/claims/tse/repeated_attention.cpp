@@ -44,7 +44,7 @@ Bound any_weights() {
                     v.set("W", draw(rng, "W", at.d, at.d, distribution, 1 / double(at.d)));
                     return v;
                 },
-            .sides = [](const Variables& v) -> std::optional<Sides> {
+            .sides = [](const Variables& v) -> std::optional<BoundSides> {
                 Step step = mixed_step(v);
                 if (!has_both_parts(step.X)) return {};
                 for (Index k = 0; k < step_count; ++k) {
@@ -53,7 +53,7 @@ Bound any_weights() {
                     if (!(size > 1e-100)) return {};
                     step.X /= size;
                 }
-                return Sides{t_div(step.X), 0.5};
+                return BoundSides{t_div(step.X), 0.5};
             },
             .search = {{2, 1}},
             .shown =

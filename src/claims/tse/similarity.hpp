@@ -35,7 +35,7 @@ struct Mixing {
     double delta = 0;  ///< |Pi2 P|_2.  [TSE] (12)
 };
 Mixing mixing_of(const Step& step);
-/// The same without `delta`, a singular value, which costs more than the others.
+/// mu1, mu2 and omega of a step; `delta` stays 0: a singular value costs more than the others.
 Mixing mixing_without_delta(const Step& step);
 /// |Pi2 P|_2
 double delta_of(const Matrix& P);

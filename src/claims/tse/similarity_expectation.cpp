@@ -27,7 +27,7 @@ Bound second_moment(std::string reading, double mean) {
             .relation = Relation::equal,
             .accuracy = 0,
             .draw = draw_direction,
-            .sides = [mean](const Variables& v) -> std::optional<Sides> {
+            .sides = [mean](const Variables& v) -> std::optional<BoundSides> {
                 const Matrix &a = v("a"), &b = v("b");
                 const double sigma = v("sigma")(0), d = double(a.size());
                 if (!(sigma > 0)) return {};
@@ -36,7 +36,7 @@ Bound second_moment(std::string reading, double mean) {
                     sum += (b + a * (W.array() + mean * sigma).matrix()).squaredNorm();
                 });
                 const double claimed = b.squaredNorm() + d * sigma * sigma * a.squaredNorm();
-                return Sides{sum * std::pow(0.5, d * d), claimed, 128 * ulp * claimed};
+                return BoundSides{sum * std::pow(0.5, d * d), claimed, 128 * ulp * claimed};
             }};
 }
 

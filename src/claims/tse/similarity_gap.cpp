@@ -18,8 +18,8 @@ Bound rate_bound(std::string reading, double sign) {
          .sides = [sign](const Heads& heads, double a2, const Enumerated& e) {
              const double eta = e.xi1 / e.xi2 - e.inverse;
              const double ratio = printed_ratio(means_of(heads), a2);
-             return Sides{e.r, 1 + (ratio - 1 - sign * eta) * t_sim(heads.X),
-                          (e.r + ratio + e.inverse) * e.worst};
+             return BoundSides{e.r, 1 + (ratio - 1 - sign * eta) * t_sim(heads.X),
+                               (e.r + ratio + e.inverse) * e.worst};
          }});
 }
 
@@ -33,7 +33,7 @@ Mean mean_ratio(const Check& how, const FixedHeads& fixed, double scale = 1) {
 
 // --- (15), and the gap of A.3
 
-using GapSides = Sides (*)(const Mixing&, double a2);
+using GapSides = BoundSides (*)(const Mixing&, double a2);
 
 Bound gap_bound(std::string reading, std::string formula, GapSides sides,
                 Matrix (*changed)(const Matrix& P) = nullptr) {
@@ -47,7 +47,7 @@ Bound gap_bound(std::string reading, std::string formula, GapSides sides,
                     v.set("alpha", draw_alpha(rng));
                     return v;
                 },
-            .sides = [sides, changed](const Variables& v) -> std::optional<Sides> {
+            .sides = [sides, changed](const Variables& v) -> std::optional<BoundSides> {
                 const double alpha = v("alpha")(0);
                 Step step = mixed_step(v, alpha);
                 if (changed) step.P = changed(step.P);
@@ -61,11 +61,11 @@ Bound gap_bound(std::string reading, std::string formula, GapSides sides,
 }
 
 /// Offset by 1, so that a relative change of a hundredth is significant.
-Sides condition_sides(const Mixing& m, double) {
+BoundSides condition_sides(const Mixing& m, double) {
     const double least = (1 - m.omega) * (1 - m.omega);
     return {1 + std::max(m.mu1 * m.mu1 - least, m.delta * m.delta - m.mu2 * m.mu2), 1};
 }
-Sides gap_sides(const Mixing& m, double a2) {
+BoundSides gap_sides(const Mixing& m, double a2) {
     const Gains mean = expected_gains(m, a2);
     const double least = (1 - m.omega) * (1 - m.omega);
     return {mean.xi1 / mean.xi2, (1 + a2 * least) / (1 + a2 * m.delta * m.delta)};
@@ -88,7 +88,7 @@ std::vector<Reading> check_gap(const Check& how) {
 
 /// P = (I + Pi1)/2 and tokens on one line: mu2 = delta = 1/2, omega = 0, both sides are 1.6.
 Attained attain_gap() {
-    const Sides s =
+    const BoundSides s =
         gap_sides(mixing_of({Matrix{{2.0}, {0}}, Matrix{{0.75, 0.25}, {0.25, 0.75}}, 1}), 1);
     return {s.measured, s.bound, 1e-14};
 }

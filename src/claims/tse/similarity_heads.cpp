@@ -28,8 +28,8 @@ Bound exact_rate_of_heads(double deviation = 1) {
              [](const Heads& heads, double a2, const Enumerated& e) {
                  const double ratio = printed_ratio(means_of(heads), a2);
                  const double eta = e.xi1 / e.xi2 - e.inverse;
-                 return Sides{e.r, 1 + (ratio - 1 - eta) * t_sim(heads.X),
-                              (e.r + ratio + e.inverse) * e.worst};
+                 return BoundSides{e.r, 1 + (ratio - 1 - eta) * t_sim(heads.X),
+                                   (e.r + ratio + e.inverse) * e.worst};
              },
          .deviation = deviation});
 }
@@ -50,7 +50,7 @@ Heads heads_of(const Variables& v, Index count) {
     return heads;
 }
 
-using HeadSides = Sides (*)(const Heads&);
+using HeadSides = BoundSides (*)(const Heads&);
 
 Bound head_bound(std::string reading, std::string formula, Relation relation, Index count,
                  HeadSides sides) {
@@ -68,7 +68,7 @@ Bound head_bound(std::string reading, std::string formula, Relation relation, In
                                    Distribution::gaussian));
                     return v;
                 },
-            .sides = [count, sides](const Variables& v) -> std::optional<Sides> {
+            .sides = [count, sides](const Variables& v) -> std::optional<BoundSides> {
                 const Heads heads = heads_of(v, count);
                 if (!has_both_parts(heads.X)) return {};
                 return sides(heads);
@@ -77,20 +77,20 @@ Bound head_bound(std::string reading, std::string formula, Relation relation, In
             .shown = [count](const Variables& v) { return named(heads_of(v, count)); }};
 }
 
-Sides similar_sides(const Heads& heads) {
+BoundSides similar_sides(const Heads& heads) {
     const HeadMeans m = means_of(heads);
     const double off = rounding_of_mu1(heads.X);
     return {m.mu1 + off * (2 * std::sqrt(m.mu1) + off), m.least};  // the mean of (mu1 + off)^2
 }
 /// For P of rank one, values of mu2 and delta below this are rounding errors.
 constexpr double least_delta = 1e-6;
-Sides diverse_sides(const Heads& heads) {
+BoundSides diverse_sides(const Heads& heads) {
     double squares = 0;
     for (const Matrix& P : heads.P)
         squares += std::pow(std::max(delta_of(P), least_delta), 2) / double(heads.P.size());
     return {means_of(heads).mu2, squares};
 }
-Sides diverse_by_mean(const Heads& heads) {
+BoundSides diverse_by_mean(const Heads& heads) {
     double sum = 0;
     for (const Matrix& P : heads.P)
         sum += std::max(delta_of(P), least_delta) / double(heads.P.size());

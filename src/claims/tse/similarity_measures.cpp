@@ -9,21 +9,21 @@ namespace {
 
 // --- Def. 1.1
 
-std::optional<Sides> whole(const Variables& v) {
+std::optional<BoundSides> whole(const Variables& v) {
     const Matrix& X = v("X");
     if (X.squaredNorm() == 0) return {};
-    return Sides{t_sim(X) + t_div(X), 1, rounding_of(X)};
+    return BoundSides{t_sim(X) + t_div(X), 1, rounding_of(X)};
 }
 
 /// The first row in every row.
-std::optional<Sides> repeated(const Variables& v) {
+std::optional<BoundSides> repeated(const Variables& v) {
     const Matrix X = v("X").row(0).replicate(v("X").rows(), 1);
     if (X.squaredNorm() == 0) return {};
-    return Sides{t_sim(X), 1, rounding_of(X)};
+    return BoundSides{t_sim(X), 1, rounding_of(X)};
 }
 
 /// Diversity by distances of rows, over pairs with one of the first `rows` rows.
-std::optional<Sides> distances(const Variables& v, Index rows) {
+std::optional<BoundSides> distances(const Variables& v, Index rows) {
     const Matrix& X = v("X");
     if (X.squaredNorm() == 0) return {};
     double sum = 0;
@@ -31,28 +31,28 @@ std::optional<Sides> distances(const Variables& v, Index rows) {
         for (Index j = 0; j < X.rows(); ++j)
             sum += (X.row(i) - X.row(j)).squaredNorm() / (2 * double(X.rows()));
     const double whole = X.squaredNorm();
-    return Sides{t_div(X) * whole, sum, rounding_of(X) * (sum + whole)};
+    return BoundSides{t_div(X) * whole, sum, rounding_of(X) * (sum + whole)};
 }
 
-std::optional<Sides> apart(const Variables& v) { return distances(v, v("X").rows()); }
-std::optional<Sides> apart_from_first(const Variables& v) { return distances(v, 1); }
+std::optional<BoundSides> apart(const Variables& v) { return distances(v, v("X").rows()); }
+std::optional<BoundSides> apart_from_first(const Variables& v) { return distances(v, 1); }
 
-Bound distance_equation(std::optional<Sides> (*sides)(const Variables&)) {
+Bound distance_equation(std::optional<BoundSides> (*sides)(const Variables&)) {
     return token_equation("1 only for equal rows",
                           "t_div |X|_F^2 = sum_ij |x_i - x_j|^2/(2 n), 0 for equal rows alone",
                           sides);
 }
 
-std::optional<Sides> similarity_of(const Variables& v) {
+std::optional<BoundSides> similarity_of(const Variables& v) {
     if (v("X").squaredNorm() == 0) return {};
-    return Sides{t_sim(v("X")), 1};
+    return BoundSides{t_sim(v("X")), 1};
 }
-std::optional<Sides> diversity_of(const Variables& v) {
+std::optional<BoundSides> diversity_of(const Variables& v) {
     if (v("X").squaredNorm() == 0) return {};
-    return Sides{t_div(v("X")), 1};
+    return BoundSides{t_div(v("X")), 1};
 }
 
-Bound at_most_one(bool similarity, std::optional<Sides> (*sides)(const Variables&)) {
+Bound at_most_one(bool similarity, std::optional<BoundSides> (*sides)(const Variables&)) {
     Bound b = token_equation(similarity ? "t_sim at most 1" : "t_div at most 1",
                              similarity ? "t_sim <= 1" : "t_div <= 1", sides);
     b.relation = Relation::at_most;
@@ -79,29 +79,29 @@ Attained attain_definition() { return {t_sim(Matrix{{1.0, 2}, {1, 2}, {1, 2}}), 
 
 /// A mean with unequal weights is not an orthogonal projection.
 std::vector<Reading> violate_definition(const Check& how) {
-    const auto weighted = [](const Variables& v) -> std::optional<Sides> {
+    const auto weighted = [](const Variables& v) -> std::optional<BoundSides> {
         const Matrix &X = v("X"), part = weighted_part(X);
         const double sum = (part.squaredNorm() + (X - part).squaredNorm()) / X.squaredNorm();
-        return Sides{sum, 1, rounding_of(X)};
+        return BoundSides{sum, 1, rounding_of(X)};
     };
     Reading sum =
         examine_bound(token_equation("weighted mean", "t_sim + t_div = 1", weighted), how);
     sum.of = "sum";
-    const auto different = [](const Variables& v) -> std::optional<Sides> {
+    const auto different = [](const Variables& v) -> std::optional<BoundSides> {
         if (v("X").squaredNorm() == 0) return {};
-        return Sides{t_sim(v("X")), 1, rounding_of(v("X"))};
+        return BoundSides{t_sim(v("X")), 1, rounding_of(v("X"))};
     };
     Reading rows = examine_bound(token_equation("rows that differ", "t_sim = 1", different), how);
     rows.of = "1 for equal rows";
-    const auto oblique = [](const Variables& v) -> std::optional<Sides> {
+    const auto oblique = [](const Variables& v) -> std::optional<BoundSides> {
         const Matrix& X = v("X");
         if (X.squaredNorm() == 0) return {};
-        return Sides{weighted_part(X).squaredNorm() / X.squaredNorm(), 1};
+        return BoundSides{weighted_part(X).squaredNorm() / X.squaredNorm(), 1};
     };
-    const auto rest = [](const Variables& v) -> std::optional<Sides> {
+    const auto rest = [](const Variables& v) -> std::optional<BoundSides> {
         const Matrix& X = v("X");
         if (X.squaredNorm() == 0) return {};
-        return Sides{(X - weighted_part(X)).squaredNorm() / X.squaredNorm(), 1};
+        return BoundSides{(X - weighted_part(X)).squaredNorm() / X.squaredNorm(), 1};
     };
     return {sum, rows, control(at_most_one(true, oblique), "weighted mean", how),
             control(at_most_one(false, rest), "weighted mean", how),
@@ -128,15 +128,15 @@ double through_similarity(const Matrix& x) {
     return (n * t_sim(x) - 1) / (n - 1);
 }
 
-std::optional<Sides> cosine_identity(const Variables& v) {
+std::optional<BoundSides> cosine_identity(const Variables& v) {
     const Matrix& X = v("X");
     if (!has_cosines(X)) return {};
-    return Sides{mean_cosine(X), through_similarity(X.rowwise().normalized()),
-                 2 * rounding_of(X) * double(X.rows())};
+    return BoundSides{mean_cosine(X), through_similarity(X.rowwise().normalized()),
+                      2 * rounding_of(X) * double(X.rows())};
 }
 
 /// Twice the sum over j > i, divided by n^2 - n, against the average over all pairs i != j.
-std::optional<Sides> pairs_average(const Variables& v) {
+std::optional<BoundSides> pairs_average(const Variables& v) {
     const Matrix& X = v("X");
     if (!has_cosines(X)) return {};
     const Matrix unit = X.rowwise().normalized(), cosines = unit * unit.transpose();
@@ -144,7 +144,8 @@ std::optional<Sides> pairs_average(const Variables& v) {
     double sum = 0;
     for (Index i = 0; i < X.rows(); ++i)
         for (Index j = 0; j < X.rows(); ++j) sum += i == j ? 0 : cosines(i, j);
-    return Sides{mean_cosine(X), sum / (n * (n - 1)), 4 * ulp * (n * n + n * double(X.cols()))};
+    return BoundSides{mean_cosine(X), sum / (n * (n - 1)),
+                      4 * ulp * (n * n + n * double(X.cols()))};
 }
 
 /// The average of <x_i, x_j> over the pairs: the mean cosine of rows of norm 1.
@@ -155,9 +156,9 @@ double mean_product(const Matrix& x) {
 
 Bound cosine_range(double (*mean)(const Matrix& X)) {
     Bound range = token_equation("range", "t_cos >= -1/(n-1)", nullptr);
-    range.sides = [mean](const Variables& v) -> std::optional<Sides> {
+    range.sides = [mean](const Variables& v) -> std::optional<BoundSides> {
         if (!has_cosines(v("X"))) return {};
-        return Sides{1 + mean(v("X")), 1 - 1 / double(v("X").rows() - 1)};
+        return BoundSides{1 + mean(v("X")), 1 - 1 / double(v("X").rows() - 1)};
     };
     range.role = Role::sharper;  // derived here
     range.relation = Relation::at_least;
@@ -185,21 +186,21 @@ Attained attain_cosine() {
 }
 
 std::vector<Reading> violate_cosine(const Check& how) {
-    const auto unnormalised = [](const Variables& v) -> std::optional<Sides> {
+    const auto unnormalised = [](const Variables& v) -> std::optional<BoundSides> {
         const Matrix& X = v("X");
         Matrix stretched = X;  // rows of different length, for any distribution
         for (Index i = 0; i < X.rows(); ++i) stretched.row(i) *= double(i + 1);
         if (!has_cosines(stretched)) return {};
-        return Sides{mean_cosine(stretched), through_similarity(stretched),
-                     2 * rounding_of(X) * double(X.rows())};
+        return BoundSides{mean_cosine(stretched), through_similarity(stretched),
+                          2 * rounding_of(X) * double(X.rows())};
     };
     Reading any = examine_bound(
         token_equation("rows of any length", "t_cos = (n t_sim - 1)/(n - 1)", unnormalised), how);
     any.of = "identity";
-    const auto inner = [](const Variables& v) -> std::optional<Sides> {
+    const auto inner = [](const Variables& v) -> std::optional<BoundSides> {
         const Matrix X = 2 * v("X");
         if (!has_cosines(X)) return {};
-        return Sides{mean_cosine(X), mean_product(X), rounding_of(X)};
+        return BoundSides{mean_cosine(X), mean_product(X), rounding_of(X)};
     };
     Reading products =
         examine_bound(token_equation("inner products", "(1) without the norms", inner), how);

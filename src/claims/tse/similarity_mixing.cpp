@@ -11,7 +11,7 @@ namespace {
 
 std::vector<NamedMatrix> shown_step(const Variables& v) { return named(mixed_step(v)); }
 
-using MixingSides = Sides (*)(const Mixing&, const Matrix& X);
+using MixingSides = BoundSides (*)(const Mixing&, const Matrix& X);
 
 /// `changed` replaces the drawn P: a control.
 Bound mixing_bound(std::string reading, std::string formula, Relation relation, MixingSides sides,
@@ -21,7 +21,7 @@ Bound mixing_bound(std::string reading, std::string formula, Relation relation, 
             .relation = relation,
             .accuracy = 1e-9,  // mu1 = |1 - omega| is attained; omega of a tiny mean is rounded
             .draw = draw_mixed,
-            .sides = [sides, changed](const Variables& v) -> std::optional<Sides> {
+            .sides = [sides, changed](const Variables& v) -> std::optional<BoundSides> {
                 Step step = mixed_step(v);
                 if (changed) step.P = changed(step.P);
                 if (!has_both_parts(step.X)) return {};
@@ -35,10 +35,12 @@ Bound mixing_bound(std::string reading, std::string formula, Relation relation, 
 
 // --- (11)
 
-Sides similar_sides(const Mixing& m, const Matrix& X) {
+BoundSides similar_sides(const Mixing& m, const Matrix& X) {
     return {std::pow(m.mu1 + rounding_of_mu1(X), 2), std::pow(1 - m.omega, 2)};
 }
-Sides diverse_sides(const Mixing& m, const Matrix&) { return {m.mu2 * m.mu2, m.delta * m.delta}; }
+BoundSides diverse_sides(const Mixing& m, const Matrix&) {
+    return {m.mu2 * m.mu2, m.delta * m.delta};
+}
 
 constexpr const char* similar_formula = "mu1^2 >= (1 - omega)^2";
 constexpr const char* diverse_formula = "mu2^2 <= delta^2";
@@ -57,22 +59,22 @@ Bound kept_mean(std::string reading, bool equal_tokens, double sum = 1) {
                     v.set("logits", draw(rng, "logits", at.n, at.n, Distribution::gaussian));
                     return v;
                 },
-            .sides = [equal_tokens, sum](const Variables& v) -> std::optional<Sides> {
+            .sides = [equal_tokens, sum](const Variables& v) -> std::optional<BoundSides> {
                 const Index n = v("logits").rows();
                 const std::optional<Matrix> P =
                     equal_tokens ? softmax(v("logits")) : doubly_stochastic(v("logits"));
                 const Matrix X = equal_tokens ? v("X").replicate(n, 1).eval() : v("X");
                 const double kept = mean_part(X).norm();
                 if (!P || !(kept > 1e-4 * X.norm())) return {};
-                return Sides{sum * mean_part(*P * X).norm() / kept, 1,
-                             64 * double(n) * ulp * X.norm() / kept};
+                return BoundSides{sum * mean_part(*P * X).norm() / kept, 1,
+                                  64 * double(n) * ulp * X.norm() / kept};
             }};
 }
 
 Bound ceiling(Matrix (*changed)(const Matrix& P) = nullptr) {
     Bound b = mixing_bound(
         "ceiling of mu1", "mu1 <= 1 + omega", Relation::at_most,
-        [](const Mixing& m, const Matrix&) -> Sides {
+        [](const Mixing& m, const Matrix&) -> BoundSides {
             return {m.mu1, 1 + m.omega};
         },
         changed);
@@ -112,7 +114,7 @@ std::vector<Reading> violate_mixing(const Check& how) {
                                     how);
     diverse.of = "diverse part";
     Reading mean = examine_bound(mixing_bound("columns of any sums", "mu1 = 1", Relation::equal,
-                                              [](const Mixing& m, const Matrix&) -> Sides {
+                                              [](const Mixing& m, const Matrix&) -> BoundSides {
                                                   return {m.mu1, 1, 1e-9};
                                               }),
                                  how);
@@ -146,7 +148,7 @@ std::optional<Gains> means_of(const Variables& v, const Step& step) {
 
 /// |eta| >= t gives max |xi_i - E xi_i| >= gamma t for each t <= most: min(|eta|, most) gamma is at
 /// most that deviation.
-std::optional<Sides> deviation(const Variables& v, double most) {
+std::optional<BoundSides> deviation(const Variables& v, double most) {
     const Step step = mixed_step(v, v("alpha")(0));
     const std::optional<Gains> mean = means_of(v, step);
     if (!mean) return {};
@@ -154,7 +156,7 @@ std::optional<Sides> deviation(const Variables& v, double most) {
     if (!(g.xi2 > 0)) return {};
     const double far = std::max(std::abs(g.xi1 - mean->xi1), std::abs(g.xi2 - mean->xi2));
     const double eta = mean->xi1 / mean->xi2 - g.xi1 / g.xi2;
-    return Sides{std::min(std::abs(eta), most) * gamma_of(*mean), far};
+    return BoundSides{std::min(std::abs(eta), most) * gamma_of(*mean), far};
 }
 
 Bound deviation_bound(std::string reading, double most) {
@@ -179,7 +181,7 @@ Bound gamma_identity(double part = 1) {
             .formula = "(E xi2)^2/(E xi1 + 2 E xi2) = (1 + a2 mu2^2)^2/(3 + a2 (mu1^2 + 2 mu2^2))",
             .relation = Relation::equal,
             .draw = draw_weighted,
-            .sides = [part](const Variables& v) -> std::optional<Sides> {
+            .sides = [part](const Variables& v) -> std::optional<BoundSides> {
                 const Step step = mixed_step(v, v("alpha")(0));
                 const std::optional<Gains> mean = means_of(v, step);
                 if (!mean) return {};
@@ -187,7 +189,7 @@ Bound gamma_identity(double part = 1) {
                 const Mixing m = mixing_without_delta(step);
                 const double one = m.mu1 * m.mu1, two = m.mu2 * m.mu2;
                 const double right = std::pow(1 + a2 * two, 2) / (3 + a2 * (one + 2 * two));
-                return Sides{gamma_of(*mean), right, 16 * ulp * right};
+                return BoundSides{gamma_of(*mean), right, 16 * ulp * right};
             }};
 }
 
@@ -202,10 +204,10 @@ Bound least_gamma(std::string reading, std::string formula,
             .accuracy = 1e-5,
             .conditions = std::move(conditions),
             .draw = draw_mixed,
-            .sides = [step_of](const Variables& v) -> std::optional<Sides> {
+            .sides = [step_of](const Variables& v) -> std::optional<BoundSides> {
                 const std::optional<Step> step = step_of(v);
                 if (!step || !has_both_parts(v("X"))) return {};
-                return Sides{gamma_of(expected_gains(mixing_without_delta(*step), 1)), 0.25};
+                return BoundSides{gamma_of(expected_gains(mixing_without_delta(*step), 1)), 0.25};
             },
             .search = {{2, 1}, {3, 1}},
             .shown =

@@ -32,16 +32,16 @@ std::vector<Condition> rate_conditions() {
     return {{"t_sim(X) lies in (0, 1)", inside("X")}, {"t_sim(Y) lies in (0, 1)", inside("Y")}};
 }
 
-std::optional<Sides> rate(const Variables& v) {
+std::optional<BoundSides> rate(const Variables& v) {
     if (!escalates(v)) return {};
     const Matrix &X = v("X"), &Y = v("Y");
     const Gains g = gains_of(X, Y);
     const double r = t_div(X) / t_div(Y);
-    return Sides{r, 1 + (g.xi1 / g.xi2 - 1) * t_sim(X), rate_tolerance(X, Y, r)};
+    return BoundSides{r, 1 + (g.xi1 / g.xi2 - 1) * t_sim(X), rate_tolerance(X, Y, r)};
 }
 
 Bound pair_identity(std::string reading, std::string formula,
-                    std::optional<Sides> (*sides)(const Variables&)) {
+                    std::optional<BoundSides> (*sides)(const Variables&)) {
     Bound b = token_equation(std::move(reading), std::move(formula), sides);
     b.draw = draw_pair;
     b.conditions = rate_conditions();
@@ -51,24 +51,24 @@ Bound pair_identity(std::string reading, std::string formula,
 double sign(double x) { return x > 0 ? 1 : x < 0 ? -1 : 0; }
 
 /// Signs of r - 1 and of xi1 - xi2, where they are more than rounding.
-std::optional<Sides> same_sign(const Variables& v) {
+std::optional<BoundSides> same_sign(const Variables& v) {
     if (!escalates(v)) return {};
     const Matrix &X = v("X"), &Y = v("Y");
     const Gains g = gains_of(X, Y);
     const double r = t_div(X) / t_div(Y);
     if (std::abs(r - 1) < 1e-6 || std::abs(g.xi1 - g.xi2) < 1e-6 * (g.xi1 + g.xi2)) return {};
-    return Sides{sign(r - 1), sign(g.xi1 - g.xi2), ulp};
+    return BoundSides{sign(r - 1), sign(g.xi1 - g.xi2), ulp};
 }
 
 constexpr const char* odds_formula = "t_sim(Y)/t_div(Y) = (xi1/xi2) t_sim(X)/t_div(X)";
 
 std::vector<Reading> check_rate(const Check& how) {
-    const auto odds = [](const Variables& v) -> std::optional<Sides> {
+    const auto odds = [](const Variables& v) -> std::optional<BoundSides> {
         if (!escalates(v)) return {};
         const Matrix &X = v("X"), &Y = v("Y");
         const Gains g = gains_of(X, Y);
         const double left = t_sim(Y) / t_div(Y);
-        return Sides{left, g.xi1 / g.xi2 * t_sim(X) / t_div(X), rate_tolerance(X, Y, left)};
+        return BoundSides{left, g.xi1 / g.xi2 * t_sim(X) / t_div(X), rate_tolerance(X, Y, left)};
     };
     Bound sharper = pair_identity("odds", odds_formula, odds);
     sharper.role = Role::sharper;
@@ -85,17 +85,17 @@ Attained attain_rate() {
 }
 
 std::vector<Reading> violate_rate(const Check& how) {
-    const auto after = [](const Variables& v) -> std::optional<Sides> {
+    const auto after = [](const Variables& v) -> std::optional<BoundSides> {
         if (!escalates(v)) return {};
         const Matrix &X = v("X"), &Y = v("Y");
         const Gains g = gains_of(X, Y);
         const double r = t_div(X) / t_div(Y);
-        return Sides{r, 1 + (g.xi1 / g.xi2 - 1) * t_sim(Y), rate_tolerance(X, Y, r)};
+        return BoundSides{r, 1 + (g.xi1 / g.xi2 - 1) * t_sim(Y), rate_tolerance(X, Y, r)};
     };
-    const auto by_size = [](const Variables& v) -> std::optional<Sides> {
+    const auto by_size = [](const Variables& v) -> std::optional<BoundSides> {
         if (!escalates(v)) return {};
         const Matrix &X = v("X"), &Y = v("Y");
-        return Sides{sign(t_div(X) / t_div(Y) - 1), sign(gains_of(X, 2 * Y).xi1 - 1), ulp};
+        return BoundSides{sign(t_div(X) / t_div(Y) - 1), sign(gains_of(X, 2 * Y).xi1 - 1), ulp};
     };
     Reading rate = examine_bound(
         pair_identity("similarity after the step", "r = 1 + (xi1/xi2 - 1) t_sim(Y)", after), how);
@@ -104,11 +104,11 @@ std::vector<Reading> violate_rate(const Check& how) {
         pair_identity("the diverse part may grow more", "r > 1 if and only if xi1 > 1", by_size),
         how);
     size.of = "above 1";
-    const auto parts = [](const Variables& v) -> std::optional<Sides> {
+    const auto parts = [](const Variables& v) -> std::optional<BoundSides> {
         if (!escalates(v)) return {};
         const Matrix &X = v("X"), &Y = v("Y");
         const Gains g = gains_of(X, Y);
-        return Sides{t_sim(Y), g.xi1 / g.xi2 * t_sim(X), rate_tolerance(X, Y, 1)};
+        return BoundSides{t_sim(Y), g.xi1 / g.xi2 * t_sim(X), rate_tolerance(X, Y, 1)};
     };
     return {rate, size,
             control(pair_identity("odds", odds_formula, parts), "t_sim in place of odds", how)};
@@ -129,7 +129,7 @@ Matrix removed(const Variables& v) {
 }
 
 Bound removal_bound(std::string reading, std::string formula,
-                    std::function<std::optional<Sides>(const Variables&)> sides) {
+                    std::function<std::optional<BoundSides>(const Variables&)> sides) {
     Bound b = token_equation(std::move(reading), std::move(formula), nullptr);
     b.sides = std::move(sides);
     b.draw = draw_removal;
@@ -140,11 +140,11 @@ Bound removal_bound(std::string reading, std::string formula,
     return b;
 }
 
-std::optional<Sides> portion(const Variables& v) {
+std::optional<BoundSides> portion(const Variables& v) {
     const Matrix& X = v("X");
     if (!has_both_parts(X)) return {};
     const double kept = mean_part(removed(v)).norm() / mean_part(X).norm();
-    return Sides{1 + kept, 2 - v("tau")(0), rounding_of(X) * X.norm() / mean_part(X).norm()};
+    return BoundSides{1 + kept, 2 - v("tau")(0), rounding_of(X) * X.norm() / mean_part(X).norm()};
 }
 
 /// The remainder of X; `removed` as stated.
@@ -152,31 +152,31 @@ using Removal = Matrix (*)(const Variables&);
 
 Bound diverse_stays(Removal left) {
     return removal_bound("the rest stays", "Pi2 Y = Pi2 X",
-                         [left](const Variables& v) -> std::optional<Sides> {
+                         [left](const Variables& v) -> std::optional<BoundSides> {
                              const Matrix& X = v("X");
                              if (!has_both_parts(X)) return {};
                              const Matrix rest = centred(X);
                              // offset by |Pi2 X|, so that a hundredth of it is something
-                             return Sides{(centred(left(v)) - rest).norm() + rest.norm(),
-                                          rest.norm(), rounding_of(X) * X.norm()};
+                             return BoundSides{(centred(left(v)) - rest).norm() + rest.norm(),
+                                               rest.norm(), rounding_of(X) * X.norm()};
                          });
 }
 
 /// The resulting t_sim and t_div.
-Sides similarity_left(const Variables& v, bool similarity, const Matrix& Y) {
+BoundSides similarity_left(const Variables& v, bool similarity, const Matrix& Y) {
     const Matrix& X = v("X");
     const double tau = v("tau")(0), t = t_sim(X);
     const double rest = t_div(X) + (1 - tau) * (1 - tau) * t;  // 1 - (2 tau - tau^2) t
     const double left = similarity ? t_sim(Y) : t_div(Y);
     const double right = (similarity ? (1 - tau) * (1 - tau) * t : t_div(X)) / rest;
-    return Sides{left, right, rounding_of(X) * (1 + tau * tau) * (1 + 1 / rest)};
+    return BoundSides{left, right, rounding_of(X) * (1 + tau * tau) * (1 + 1 / rest)};
 }
 
 Bound similarity_becomes(bool similarity, Removal left) {
     Bound b = removal_bound(similarity ? "similarity" : "diversity",
                             similarity ? "t_sim(Y) = (1-tau)^2 t / (1 - (2 tau - tau^2) t)"
                                        : "t_div(Y) = (1-t) / (1 - (2 tau - tau^2) t)",
-                            [similarity, left](const Variables& v) -> std::optional<Sides> {
+                            [similarity, left](const Variables& v) -> std::optional<BoundSides> {
                                 const Matrix Y = left(v);
                                 if (!has_both_parts(v("X")) || !(Y.norm() > 0)) return {};
                                 return similarity_left(v, similarity, Y);
@@ -188,9 +188,9 @@ Bound similarity_becomes(bool similarity, Removal left) {
 std::vector<Reading> check_removal(const Check& how) {
     const Bound less = [] {
         Bound b = removal_bound("less similarity", "t_sim(Y) <= t_sim(X)",
-                                [](const Variables& v) -> std::optional<Sides> {
+                                [](const Variables& v) -> std::optional<BoundSides> {
                                     if (!has_both_parts(v("X"))) return {};
-                                    return Sides{t_sim(removed(v)), t_sim(v("X"))};
+                                    return BoundSides{t_sim(removed(v)), t_sim(v("X"))};
                                 });
         b.relation = Relation::at_most;
         b.search = {{2, 1}, {3, 2}};
@@ -218,18 +218,18 @@ Matrix first_removed(const Variables& v) {
 
 std::vector<Reading> violate_removal(const Check& how) {
     Bound part = removal_bound("first token taken away", "|Pi1 Y|_F = (1 - tau) |Pi1 X|_F",
-                               [](const Variables& v) -> std::optional<Sides> {
+                               [](const Variables& v) -> std::optional<BoundSides> {
                                    const Matrix& X = v("X");
                                    if (!has_both_parts(X)) return {};
-                                   return Sides{mean_part(first_removed(v)).norm(),
-                                                (1 - v("tau")(0)) * mean_part(X).norm(),
-                                                rounding_of(X) * X.norm()};
+                                   return BoundSides{mean_part(first_removed(v)).norm(),
+                                                     (1 - v("tau")(0)) * mean_part(X).norm(),
+                                                     rounding_of(X) * X.norm()};
                                });
     Bound less = removal_bound("first token taken away, similarity", "t_sim(Y) <= t_sim(X)",
-                               [](const Variables& v) -> std::optional<Sides> {
+                               [](const Variables& v) -> std::optional<BoundSides> {
                                    const Matrix Y = first_removed(v);
                                    if (!has_both_parts(v("X")) || !(Y.norm() > 1e-3)) return {};
-                                   return Sides{t_sim(Y), t_sim(v("X"))};
+                                   return BoundSides{t_sim(Y), t_sim(v("X"))};
                                });
     less.relation = Relation::at_most;
     Reading portion = examine_bound(part, how), similar = examine_bound(less, how);

@@ -20,12 +20,12 @@ Matrix similar_tokens(const Rng& rng, const Check& how, double strength) {
 Bound invariant(std::string reading, std::string formula,
                 std::function<Matrix(const Matrix&)> step) {
     Bound b = token_equation(std::move(reading), std::move(formula), nullptr);
-    b.sides = [step = std::move(step)](const Variables& v) -> std::optional<Sides> {
+    b.sides = [step = std::move(step)](const Variables& v) -> std::optional<BoundSides> {
         const Matrix row = v("X").row(0);
         if (row.maxCoeff() - row.minCoeff() < 1e-6) return {};
         const Matrix Y = step(row.replicate(v("X").rows(), 1));
         if (!(Y.squaredNorm() > 0)) return {};
-        return Sides{t_sim(Y), 1, 1e-12};
+        return BoundSides{t_sim(Y), 1, 1e-12};
     };
     return b;
 }
@@ -193,11 +193,11 @@ Bound any_tokens() {
                     v.set("X", draw(rng, "X", at.n, at.d, distribution));
                     return v;
                 },
-            .sides = [](const Variables& v) -> std::optional<Sides> {
+            .sides = [](const Variables& v) -> std::optional<BoundSides> {
                 const Matrix& X = v("X");
                 const Matrix Y = layer_norm(X);
                 if (!(Y.rowwise().norm().minCoeff() > 0)) return {};
-                return Sides{std::abs(t_sim(Y) - t_sim(X)), 0.05};
+                return BoundSides{std::abs(t_sim(Y) - t_sim(X)), 0.05};
             },
             .search = {{2, 2}, {3, 3}}};
 }

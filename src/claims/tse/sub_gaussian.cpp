@@ -26,15 +26,15 @@ std::vector<Matrix> sign_vectors(Index q, double K, Signs signs) {
 /// P(level >= eps) against bound(eps) where they are closest, eps in (0, most); the levels are
 /// equally likely.
 template <class BoundOf>
-Sides closest_tail(std::vector<double> levels, double most, const BoundOf& bound) {
+BoundSides closest_tail(std::vector<double> levels, double most, const BoundOf& bound) {
     std::sort(levels.rbegin(), levels.rend());
-    Sides worst{0, 1};
+    BoundSides worst{0, 1};
     std::size_t count = 0;
     for (const double level : levels) {
         ++count;
         const double eps = std::min(level, most) * (1 - 1e-9);
         if (!(eps > 0)) break;
-        const Sides next{double(count) / double(levels.size()), bound(eps)};
+        const BoundSides next{double(count) / double(levels.size()), bound(eps)};
         if (tightness(next, Relation::at_most) > tightness(worst, Relation::at_most)) worst = next;
     }
     return worst;
@@ -86,7 +86,7 @@ Bound tail_bound(std::string reading, const FormTail& tail, Signs signs = Signs:
                     other.set("K", largest * v("K"));
                     return other;
                 },
-            .sides = [tail, signs](const Variables& v) -> std::optional<Sides> {
+            .sides = [tail, signs](const Variables& v) -> std::optional<BoundSides> {
                 const double K = v("K")(0);
                 const auto w = sign_vectors(v("B").cols(), K, signs);
                 return closest_tail(tail.levels(v, w), tail.most,
@@ -238,9 +238,9 @@ Bound every_eps() {
                 v.set("c", Matrix::Constant(1, 1, std::pow(10.0, -2 * stream.uniform())));
                 return v;
             },
-        .sides = [](const Variables& v) -> std::optional<Sides> {
+        .sides = [](const Variables& v) -> std::optional<BoundSides> {
             const double c = v("c")(0), eps = 4 + 1 / c;
-            return Sides{std::erfc(std::sqrt((1 + eps) / 2)), 2 * std::exp(-c * eps * eps)};
+            return BoundSides{std::erfc(std::sqrt((1 + eps) / 2)), 2 * std::exp(-c * eps * eps)};
         }};
 }
 

@@ -153,7 +153,7 @@ Tested difference_of(const MetricRow& a, const MetricRow& b, const MeasuredResul
     } else {
         d.outcome = beyond > 0 ? Outcome::untested : Outcome::equal;
     }
-    // The same samples with the same mean and scatter: they count among the tests, with p = 1.
+    // Shared samples with equal mean and scatter count among the tests, with p = 1.
     if (samples == Samples::shared && beyond == 0 && same_scatter(a, b, resolution))
         d.outcome = Outcome::equal;
     return out;

@@ -87,7 +87,7 @@ int step_rank(std::string_view name);
 /// Does a column or key of that name tell records of one step apart, such as those of layers, ranks
 /// or runs?
 bool is_qualifier(std::string_view name);
-/// The same of the epoch.
+/// How likely a column or key of that name holds the epoch: 1 is the most likely; 0: not at all.
 int epoch_rank(std::string_view name);
 /// Of Weights & Biases, which writes NAME__MIN and NAME__MAX, in capitals or not, beside the mean
 /// NAME of several steps.

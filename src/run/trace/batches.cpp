@@ -43,7 +43,7 @@ std::vector<std::pair<Index, fs::path>> batch_files(const std::string& folder) {
 }
 
 /// What batches must have in common, in words.
-std::string alike(const TraceSummary& s) {
+std::string batch_shape(const TraceSummary& s) {
     return fmt::format("{} layers of {} tokens, width {}, {} heads, {} states, {} attention",
                        s.layers, s.tokens, s.width, s.heads, s.has_states ? "with" : "without",
                        s.has_attention ? "with" : "without");
@@ -94,8 +94,8 @@ std::vector<SavedTrace> saved_traces(const Checkpoint& file) {
     }
     for (const std::unique_ptr<Checkpoint>& batch : several->batches()) {
         out.emplace_back(*batch);
-        const std::string found = alike(out.back().summary()),
-                          expected = alike(out.front().summary());
+        const std::string found = batch_shape(out.back().summary()),
+                          expected = batch_shape(out.front().summary());
         if (found != expected)
             throw ShapeError(fmt::format("{}: has {}, expected {} as in {}.", batch->source(),
                                          found, expected, several->batches().front()->source()));

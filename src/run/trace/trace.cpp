@@ -49,9 +49,9 @@ std::optional<std::string_view> numbered(const Checkpoint& file) {
     const std::vector<std::int64_t> shape = file.tensor(names.front()).shape;
     const bool states = shape.size() == 2 || shape.size() == 3;
     const bool attentions = shape.size() == 4 && shape[2] == shape[3];
-    const bool alike = std::ranges::all_of(
+    const bool same_shape = std::ranges::all_of(
         names, [&](const std::string& name) { return file.tensor(name).shape == shape; });
-    return (states || attentions) && alike ? std::optional(prefix) : std::nullopt;
+    return (states || attentions) && same_shape ? std::optional(prefix) : std::nullopt;
 }
 
 /// Throws, naming the array, where its elements cannot be read.
