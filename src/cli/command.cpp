@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "tsdiag/model.hpp"
+#include "tsdiag/run.hpp"
 
 /// The list of commands, in the order of `tsdiag --help`.
 // clang-format off
