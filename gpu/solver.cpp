@@ -235,9 +235,9 @@ std::size_t workspace(Index n) {
     const std::size_t values = size * sizeof(double), matrix = size * values, info = sizeof(int);
     return std::max({matrix + 2 * values + info + sizes_of_geev(library, n).on_device,
                      matrix + values + info + sizes_of_syevd(library, n).on_device,
-                     // a copy, the complex factors, pivots, two vectors
-                     3 * matrix + size * sizeof(std::int64_t) + 4 * values + 2 * info +
-                         sizes_of_getrf(library, n).on_device});
+                     // A copy, the complex factors with their pivots, and two vectors.
+                     3 * matrix + size * sizeof(std::int64_t) + 2 * values + info +
+                         std::max(2 * values, sizes_of_getrf(library, n).on_device)});
 }
 
 std::optional<std::vector<Complex>> eigenvalues(double* a, Index n) {
