@@ -115,15 +115,15 @@ class TokenCourse {
     /// over several samples the identity holds nearly: "about".  Empty unless the odds at least
     /// double and every layer has a ratio.
     std::string share_of_attention(Index end) const {
-        const double before = odds(sim_in_, div_in_, 0), after = odds(sim_, div_, end);
-        if (before == 0 || after < 2 * before) return {};
+        const double first_odds = odds(sim_in_, div_in_, 0), last_odds = odds(sim_, div_, end);
+        if (first_odds == 0 || last_odds < 2 * first_odds) return {};
         double part = 0;
         for (Index layer = 0; layer <= end; ++layer) {
             const std::optional<double> ratio = value_at(ratios_, layer);
             if (!ratio || *ratio <= 0) return {};
             part += std::log(*ratio);
         }
-        const double share = part / std::log(after / before);
+        const double share = part / std::log(last_odds / first_odds);
         const Json &samples = run_["input"]["samples"], &trials = run_["input"]["trials"];
         const auto one = [](const Json& count) {
             return !count.is_integer() || count.integer() == 1;

@@ -42,8 +42,9 @@ CLI::Option* text(CLI::App& app, const char* names, std::string& out, const char
 
 /// --part and --mixed; those of a `group`, unless it is null.
 void add_split(CLI::App& app, SplitOptions& split, const char* group = nullptr);
+/// How MODEL is opened: its configuration, heads, layout and the like.
 void add_subject_options(CLI::App& app, SubjectOptions& subject);
-/// The same, and MODEL.
+/// MODEL, and how it is opened.
 void add_subject(CLI::App& app, SubjectOptions& subject);
 void add_input(CLI::App& app, RunOptions& run);
 void add_measurement(CLI::App& app, RunOptions& run);

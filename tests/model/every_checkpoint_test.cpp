@@ -30,7 +30,7 @@ struct Outcome {
 class EveryCheckpoint : public testing::TestWithParam<GoldenCheckpoint> {
   protected:
     void SetUp() override {
-        options_ = GetParam().notes;
+        options_ = GetParam().options;
         if (const Json config = config_in(golden / GetParam().path); !config.is_null())
             options_.config = config;
         std::vector<std::string> notes;
@@ -152,9 +152,9 @@ TEST_P(EveryCheckpoint, RefusesWhatIsAddedToALayerByItsName) {
         const Outcome found = outcome(edited, options_);
         EXPECT_THAT(found.refusal, HasSubstr(at + "other_bias_table"));
         EXPECT_THAT(found.refusal, HasSubstr("--ignore"));
-        DetectOptions notes = options_;
-        notes.ignore = {"*.other_bias_table"};
-        const Outcome without = outcome(edited, notes);
+        DetectOptions options = options_;
+        options.ignore = {"*.other_bias_table"};
+        const Outcome without = outcome(edited, options);
         EXPECT_EQ(without.refusal, "");
         EXPECT_TRUE(without.same(whole_)) << at;
         EXPECT_TRUE(without.notes_contain("other_bias_table"));
@@ -213,10 +213,10 @@ TEST_P(EveryConfiguration, RefusesKeysThatChangeTheMathematics) {
         Json config = options_.config;
         config.set(name, more[name]);
         EXPECT_THAT(with_config(config).refusal, HasSubstr(name));
-        DetectOptions notes = options_;
-        notes.config = config;
-        notes.ignore = {name};
-        EXPECT_TRUE(outcome(file_, notes).same(whole_)) << name;
+        DetectOptions options = options_;
+        options.config = config;
+        options.ignore = {name};
+        EXPECT_TRUE(outcome(file_, options).same(whole_)) << name;
     }
 }
 
