@@ -353,12 +353,12 @@ std::vector<SpectralRoute> spectral_routes();
 /// |lambda_2(P)| of each head, n >= 2, of a P without memory.  [TSE] Cor. 2.7  Uses Pi2 P Pi2 where
 /// rows of P sum to 1.
 ///
-/// `converged`: relative error at most `accuracy`.  That is proven for up to 128 tokens on a CPU, 64
-/// on a device, and by the route "dense" of a CPU (`dense_eigenvalue`); else it is a test of first
-/// order: residual, rounding and condition numbers of the leading eigenvalues.  Otherwise low and
-/// high hold the value: 0, and the smaller of 1 and |Pi2 P|_F, where nothing more is known.  Where P
-/// takes more than `memory` bytes, blocks of its rows are recomputed for every product, and exact
-/// zeros and the dense method are not tried.
+/// `converged`: relative error at most `accuracy`.  That is proven for up to 128 tokens on a CPU,
+/// 64 on a device, and by the route "dense" of a CPU (`dense_eigenvalue`); else it is a test of
+/// first order: residual, rounding and condition numbers of the leading eigenvalues.  Otherwise low
+/// and high hold the value: 0, and the smaller of 1 and |Pi2 P|_F, where nothing more is known.
+/// Where P takes more than `memory` bytes, blocks of its rows are recomputed for every product, and
+/// exact zeros and the dense method are not tried.
 ///
 /// `route`: "auto", or one to use in place of "arnoldi" and "dense" where structure alone does not
 /// decide; "diagonal", "blocks" and "classes" are exact and always used.  Throws `UsageError` where

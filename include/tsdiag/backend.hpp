@@ -223,7 +223,7 @@ class Backend {
     // Dense eigenvalue problems of one finite matrix a, (1, n, n) in float64, n >= 1.  A device
     // throws `OutOfMemory` where there is no room for the workspace.
 
-    /// Bytes that each of them takes at most beside a; a device opens its library and asks it.  None
+    /// Bytes that each of them takes at most beside a; a device opens its library and asks it. None
     /// where there is no memory to open it.
     virtual std::optional<std::size_t> dense_workspace(Index n) const = 0;
 

@@ -12,8 +12,8 @@
 #include "tsdiag/error.hpp"
 #include "tsdiag/file.hpp"
 #include "tsdiag/report.hpp"
-#include "tsdiag/text.hpp"
 #include "tsdiag/table_view.hpp"
+#include "tsdiag/text.hpp"
 
 namespace tsdiag::cli {
 namespace {
