@@ -694,9 +694,14 @@ TEST(Submit, ShowsTheScriptAndRefusesWhatIsNotSplit) {
     EXPECT_EQ(shown.code, 0) << shown.err;
     EXPECT_THAT(shown.out, HasSubstr("#SBATCH --nodes=8\n"));
     EXPECT_THAT(shown.out, HasSubstr("figure tse.fig3 --out f\n"));
+    const Finished as_json =
+        tsdiag(folder, {"submit", "--dry-run", "--json", "check", "--out", "o"});
+    EXPECT_EQ(as_json.code, 0) << as_json.err;  // a flag takes no word of the command
+    EXPECT_THAT(as_json.out, HasSubstr("check --out o"));
     EXPECT_TRUE(names_in(folder.path()).empty());
     for (const Words& words :
          {Words{"submit"}, Words{"submit", "list", "random"},
+          Words{"submit", "--dry-run", "figure", "--list", "--out", "o"},
           Words{"submit", "check", "--no-such-option"},
           Words{"submit", "--nodes", "0", "check", "--out", "o"}, Words{"submit", "check"},
           Words{"submit", "--array", "4", "--nodes", "2", "check", "--out", "o"},

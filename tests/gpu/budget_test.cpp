@@ -72,7 +72,7 @@ Requests asked(const Function& function) {
     Requests out;
     for (const auto& [name, now] : gpu::requests()) {
         const auto at = before.find(name);
-        const gpu::Requests more = now - (at == before.end() ? gpu::Requests() : at->second);
+        const gpu::Requests more = now - (at == before.end() ? gpu::RequestsOfAName() : at->second);
         out[name] = Index(more.count);
         if (name == "upload") out["bytes up"] = Index(more.bytes);
         if (name == "download") out["bytes down"] = Index(more.bytes);
