@@ -267,6 +267,8 @@ TEST_F(GpuPack, RefusesWhatWouldNotRunThere) {
     script(folder_.path() / "bin/readelf", "echo GLIBC_2.9 GLIBC_2.38 GLIBC_2.4");
     expect_refused("--emulated", "needs GLIBC_2.38, more than 2.36");
     fs::remove(folder_.path() / "bin/readelf");
+    link(other_plugin(), tests_ / "libtsdiag_emulated.so");
+    expect_refused("--emulated", "libtsdiag_emulated.so were not built together");
     fs::remove(tests_ / "gpu_tests");
     expect_refused("--emulated", "has no tests/gpu_tests; build it with: cmake --build ");
     expect_refused("",
