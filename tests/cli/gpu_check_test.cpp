@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 
+#include <cctype>
 #include <filesystem>
+#include <sstream>
 
 #include "program.hpp"
 #include "support/places.hpp"
@@ -163,6 +165,119 @@ TEST_F(GpuCheck, StopsAStageThatTakesTooLong) {
             .wait();
     expect_failed(found, "FAIL: device families");
     EXPECT_THAT(found.out, HasSubstr("stopped after 1 s"));
+}
+
+TEST_F(GpuCheck, BeginsNoPartOfTheSanitizersTestsThatMayNotEndInTime) {
+    fs::create_directory(folder_.path() / "bin");
+    script(folder_.path() / "bin/compute-sanitizer", "sleep 1; echo '[  PASSED  ] 3 tests.'");
+    const Finished found =
+        Running::shell(folder_.path(), "TSDIAG_CHECK_LIMIT=5 PATH=" + (folder_ / "bin") +
+                                           ":$PATH " + gpu_check_file() + " --build " +
+                                           build_.string() + " memcheck")
+            .wait();
+    EXPECT_EQ(found.code, 0) << found.out;
+    EXPECT_THAT(found.out, ContainsRegex("PASS memcheck .* [1-5] of 8 parts of the tests"));
+}
+
+TEST_F(GpuCheck, TakesFourMinutesFromAPack) {
+    std::istringstream lines(read_file(gpu_check_file()));
+    std::string line;
+    while (std::getline(lines, line) && !line.starts_with("stages='")) {
+    }
+    int all = 0;
+    for (std::string name, here, packed; std::getline(lines, line);) {
+        std::istringstream(line) >> name >> here >> packed;
+        if (std::isdigit(packed[0])) all += std::stoi(packed);
+        if (line.ends_with("'")) break;
+    }
+    EXPECT_EQ(all, 240);
+}
+
+/// gpu/pack, for a machine that has neither this checkout nor its libraries.
+class GpuPack : public GpuCheck {
+  protected:
+    GpuPack() {
+        const fs::path built = fs::path(compare_tables_file()).parent_path();
+        for (const char* name : {"libtsdiag_sampler.so", "gpu_tests", "gpu_attention_tests"})
+            link(built / name, tests_ / name);
+        fs::create_directory(folder_.path() / "bin");
+    }
+    Finished pack(const std::string& words) {
+        const fs::path command = fs::path(gpu_check_file()).replace_filename("pack");
+        return Running::shell(folder_.path(), "TSDIAG_PACK_LEVEL=0 PATH=" + (folder_ / "bin") +
+                                                  ":$PATH " + command.string() + " " + words +
+                                                  " build pack.tar.xz")
+            .wait();
+    }
+    void expect_refused(const std::string& words, const std::string& why) {
+        const Finished found = pack(words);
+        EXPECT_EQ(found.code, 1) << found.out;
+        EXPECT_TRUE(found.err.starts_with("gpu/pack: ")) << found.err;
+        EXPECT_THAT(found.err, HasSubstr(why));
+        EXPECT_FALSE(fs::exists(folder_.path() / "pack.tar.xz"));
+    }
+    /// Of what has been unpacked, without the environment of the tests.
+    Finished check_there(const std::string& words) {
+        return Running::shell(folder_.path(),
+                              "env -i PATH=/usr/bin:/bin 'GTEST_FILTER=*Rotation*:Targets.*' "
+                              "there/tsdiag-device/gpu/check --emulated --models 'gpt2$' " +
+                                  words)
+            .wait();
+    }
+};
+
+TEST_F(GpuPack, RunsWhereItIsUnpacked) {
+    const Finished packed = pack("--emulated");
+    if (packed.err.find("more than 2.36") != std::string::npos)
+        GTEST_SKIP() << packed.err;  // of this system
+    ASSERT_EQ(packed.code, 0) << packed.out << packed.err;
+    ASSERT_EQ(
+        Running::shell(folder_.path(), "mkdir there && tar -C there -xf pack.tar.xz").wait().code,
+        0);
+    const bool sums_up =
+        Running::shell(folder_.path(), "PATH=/usr/bin:/bin command -v python3").wait().code == 0;
+    const Finished found = check_there(sums_up ? "" : "unpacked device kernels families repeat");
+    EXPECT_EQ(found.code, 0) << found.out << found.err;
+    EXPECT_THAT(found.out, HasSubstr("\nPASS: unpacked device kernels families repeat"));
+    const fs::path there = folder_.path() / "there/tsdiag-device";
+    const std::string table = read_file(there / "build/device/check/table.md");
+    EXPECT_THAT(table, ContainsRegex("\\| gpt2 \\|.* same: [0-9]+ numbers"));
+    if (sums_up) {
+        EXPECT_THAT(table, HasSubstr("| where the host is: training, "));
+        // A function, and two that called it, as the symbols of the program tell.
+        EXPECT_THAT(table, ContainsRegex("\n\\| gpu::[a-z_:]+ \\| [0-9.]+ % \\| [0-9.]+ % \\| "
+                                         "[a-zA-Z_:{}#0-9()]+ < "));
+        EXPECT_THAT(table, HasSubstr("| where the host is: all, "));
+    }
+    write_file(there / "gpu/bench", "");
+    EXPECT_THAT(check_there("").out, HasSubstr("./gpu/bench: FAILED"));
+    for (const auto& library : fs::directory_iterator(there / "lib"))
+        if (library.path().filename().string().starts_with("libfmt")) fs::remove(library);
+    const Finished lacking = check_there("");
+    EXPECT_EQ(lacking.code, 1);
+    EXPECT_THAT(lacking.out, ContainsRegex("lib/libfmt.so.*: FAILED open"));
+    EXPECT_THAT(lacking.out, HasSubstr("\nFAIL: unpacked"));
+    EXPECT_THAT(lacking.out, testing::Not(HasSubstr(" device  ")));  // nothing else was begun
+}
+
+TEST_F(GpuPack, RefusesWhatWouldNotRunThere) {
+    script(folder_.path() / "bin/xz", "cat >/dev/null; head -c 40000001 /dev/zero");
+    script(folder_.path() / "bin/readelf", "true");
+    expect_refused("--emulated", "the archive has 40000001 bytes, more than 40000000");
+    script(folder_.path() / "bin/readelf", "echo GLIBC_2.9 GLIBC_2.38 GLIBC_2.4");
+    expect_refused("--emulated", "needs GLIBC_2.38, more than 2.36");
+    fs::remove(folder_.path() / "bin/readelf");
+    link(other_plugin(), tests_ / "libtsdiag_emulated.so");
+    expect_refused("--emulated", "libtsdiag_emulated.so were not built together");
+    fs::remove(tests_ / "gpu_tests");
+    expect_refused("--emulated", "has no tests/gpu_tests; build it with: cmake --build ");
+    expect_refused("",
+                   "has no libtsdiag_cuda.so tests/gpu_device_tests "
+                   "tests/tsdiag_device_benchmarks; build it with: ");
+    for (const char* name : {"gpu_device_tests", "tsdiag_device_benchmarks"})
+        link(compare_tables_file(), tests_ / name);
+    link(emulated_plugin(), build_ / "libtsdiag_cuda.so");
+    expect_refused("", "libtsdiag_cuda.so has no code for a device");
 }
 
 }  // namespace

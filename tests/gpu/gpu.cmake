@@ -159,9 +159,13 @@ if(TARGET cli_tests)
     target_link_libraries(tsdiag_compare_tables PRIVATE fmt::fmt OpenMP::OpenMP_CXX)
     target_compile_options(tsdiag_compare_tables PRIVATE -Wall -Wextra)
     tsdiag_use_parts(tsdiag_compare_tables export)
+    # Preloaded by gpu/check into tsdiag: where its main thread waits.
+    add_library(tsdiag_sampler MODULE ${gpu_sources}/sampler.cpp)
+    target_compile_options(tsdiag_sampler PRIVATE -Wall -Wextra -Wpedantic -Wshadow)
     add_library(tsdiag_other_build MODULE gpu/other_build.cpp)
     target_include_directories(tsdiag_other_build PRIVATE ${PROJECT_SOURCE_DIR}/include)
-    add_dependencies(cli_tests tsdiag_emulated tsdiag_spoilt tsdiag_other_build tsdiag_compare_tables)
+    add_dependencies(cli_tests tsdiag_emulated tsdiag_spoilt tsdiag_other_build tsdiag_compare_tables tsdiag_sampler
+        gpu_tests gpu_attention_tests) # these for gpu/pack
     target_compile_definitions(cli_tests PRIVATE TSDIAG_EMULATED_PLUGIN)
     tsdiag_place(emulated_plugin $<TARGET_FILE:tsdiag_emulated>)
     tsdiag_place(spoilt_plugin $<TARGET_FILE:tsdiag_spoilt>)
