@@ -69,7 +69,7 @@ void write_samples() {
     if (getpid() != process) return;  // a child that was forked ends, too
     ended = true;
     FILE* out = fopen(file, "w");
-    FILE* maps = fopen("/proc/self/maps", "r");
+    FILE* maps = fopen("/proc/self/maps", "re");
     char line[4096];
     if (!out) return;
     while (maps && fgets(line, sizeof line, maps)) fprintf(out, "map %s", line);
