@@ -37,7 +37,7 @@ TSDIAG_COMMANDS(TSDIAG_DECLARE)
 #undef TSDIAG_DECLARE
 
 std::span<const CommandEntry* const> commands() {
-#define TSDIAG_ADDRESS(name) &name,
+#define TSDIAG_ADDRESS(name) &cli::name,
     static constexpr std::array all{TSDIAG_COMMANDS(TSDIAG_ADDRESS)};
 #undef TSDIAG_ADDRESS
     return all;
