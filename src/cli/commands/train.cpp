@@ -124,7 +124,8 @@ TrainCommand::TrainCommand(CLI::App& app) {
                      [&out, names](const std::string& t) { out = parse_number(t, names); });
     };
     const auto data = group("Data");
-    const std::string kinds = kinds_of_data() + ",\nor a folder with the layout of one (docs/train.md)";
+    const std::string kinds =
+        kinds_of_data() + ",\nor a folder with the layout of one (docs/train.md)";
     data(text(app, "--data", o.data, "KIND", kinds.c_str()));
     data(text(app, "--loss", o.loss, "LOSS", "lm, mlm or classify (default: depends on the data)"));
     data(count("--tokens", "N", "tokens per sample (default: the model's maximum, up to 128)",
