@@ -1,4 +1,4 @@
-#include "cli/program.hpp"
+#include "../../src/cli/program.hpp"  // tests/cli has one, too
 #include "fuzz.hpp"
 #include "tsdiag/output.hpp"
 

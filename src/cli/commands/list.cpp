@@ -7,6 +7,7 @@
 #include "command.hpp"
 #include "json_outputs.hpp"
 #include "terminal.hpp"
+#include "tsdiag/claim.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/experiment.hpp"
 #include "tsdiag/report.hpp"

@@ -11,6 +11,7 @@
 #include "json_outputs.hpp"
 #include "program.hpp"
 #include "terminal.hpp"
+#include "tsdiag/cluster.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/file.hpp"
 #include "tsdiag/output.hpp"

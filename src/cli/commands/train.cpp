@@ -13,6 +13,7 @@
 #include "threads.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/output.hpp"
+#include "tsdiag/text.hpp"
 
 namespace tsdiag::cli {
 namespace {
