@@ -49,13 +49,6 @@ std::span<const Metric* const> metrics() {
     return list;
 }
 
-std::span<const std::string_view> state_stages() {
-    static constexpr std::string_view all[] = {"embed", "in",    "norm1", "sa",        "attn",
-                                               "norm3", "local", "norm2", "ffn",       "deesc",
-                                               "merge", "out",   "class", "final_norm"};
-    return all;
-}
-
 const Metric* find_metric(std::string_view name) {
     const auto found = std::ranges::find(metrics(), name, &Metric::name);
     return found == metrics().end() ? nullptr : *found;

@@ -38,14 +38,25 @@ bool repeats_shifted(const Depth& in, const Depth& out) {
     return !later.empty() && same(rest, later, 1e-6);
 }
 
-/// Is the stage the input of the layers, which each state after the last step of a layer repeats?
+/// Is the stage the input of the layers, which repeats a later stage of the layers before?
 bool is_input_again(const TableView& rows, const std::string& model, std::string_view metric,
                     const std::string& stage) {
     if (stage != "in") return false;
     const Depth in = rows.depth(model, metric, stage);
-    return std::ranges::any_of(std::array{"out", "ffn", "norm2", "deesc"}, [&](const char* last) {
-        return repeats_shifted(in, rows.depth(model, metric, last));
+    return std::ranges::any_of(rows.stages(model, metric), [&](const std::string& last) {
+        return last != "in" && repeats_shifted(in, rows.depth(model, metric, last));
     });
+}
+
+/// The stages of the layers that have the metric, of a model in the order of computation.
+std::vector<std::string> layer_stages(const TableView& rows, std::string_view metric) {
+    std::vector<std::string> all;
+    for (const std::string& model : rows.models())
+        for (std::string& stage : rows.stages(model, metric))
+            if (stage != "embed" && stage != "class" && stage != "final_norm" &&
+                std::ranges::find(all, stage) == all.end())
+                all.push_back(std::move(stage));
+    return all;
 }
 
 /// One line per stage; for several models only the first of `stages` that each has.  A stage that
@@ -194,7 +205,6 @@ std::vector<Figure> make_escalation(const Table& table) {
 
 std::vector<Figure> make_stage_ratios(const Table& table) {
     const TableView rows(table);
-    const std::vector<std::string> stages = {"attn", "local", "norm1", "ffn", "norm2", "deesc"};
     Figure f{
         .name = "stage_ratios",
         .title = "Escalation by step of a layer",
@@ -203,8 +213,9 @@ std::vector<Figure> make_stage_ratios(const Table& table) {
             "previous state. A step above the line at 1 makes tokens more similar, a step below it "
             "less. `r_layer` is the rate of the whole layer, from `in` to `out`." +
             std::string(band_note)};
-    std::vector<Series> ratio = by_stage(rows, metric::xi_ratio, stages);
-    std::vector<Series> rate = by_stage(rows, metric::r, stages);
+    std::vector<Series> ratio =
+        by_stage(rows, metric::xi_ratio, layer_stages(rows, metric::xi_ratio));
+    std::vector<Series> rate = by_stage(rows, metric::r, layer_stages(rows, metric::r));
     if (rows.models().size() == 1) {
         Series whole = over_layers(std::string(metric::r_layer),
                                    rows.depth(rows.models()[0], metric::r_layer, "out"));
@@ -222,9 +233,7 @@ std::vector<Figure> make_stage_ratios(const Table& table) {
 
 std::vector<Figure> make_state_norms(const Table& table) {
     const TableView rows(table);
-    std::vector<Series> lines =
-        by_stage(rows, metric::fro,
-                 {"in", "norm1", "sa", "attn", "norm3", "local", "norm2", "ffn", "deesc"});
+    std::vector<Series> lines = by_stage(rows, metric::fro, layer_stages(rows, metric::fro));
     Figure f{.name = "state_norms",
              .title = "Norms of the states over depth",
              .caption =
@@ -264,8 +273,7 @@ std::vector<Figure> make_gradient_norms(const Table& table) {
                  std::string(band_note)};
     const Axis axis{.title = "|dL/dX|", .scale = Scale::log};
     add_panel(f, "grad_norm by state", axis,
-              by_stage(rows, metric::grad_norm,
-                       {"in", "norm1", "sa", "attn", "local", "norm2", "ffn", "out"}, true));
+              by_stage(rows, metric::grad_norm, layer_stages(rows, metric::grad_norm), true));
     add_panel(f, "grad_norm by parameter", axis, gradients_by_parameter(rows));
     return finished(std::move(f), "Line charts over the layers.");
 }

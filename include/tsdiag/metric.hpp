@@ -48,9 +48,6 @@ struct Metric {
     std::int64_t most_tokens = 0;  ///< beyond, computed only on request by name; 0: no limit
 };
 
-/// The stages at which states are measured, of all layouts, in their order.
-std::span<const std::string_view> state_stages();
-
 /// All metrics: those of the probes in their order, then those of logged series.
 std::span<const Metric* const> metrics();
 /// Those of `summarise_logs` for series of gradient norms.

@@ -281,6 +281,9 @@ class Model {
     Type type_;
 };
 
+/// Numbers a token that a layer of `width` columns holds inside its steps, besides states, queries,
+/// keys and values.
+double held_numbers(const BlockSpec& block, Index width);
 /// FLOPs of the forward pass on `n` tokens: the matrix products.
 double forward_flops(const ModelSpec& spec, Index n);
 

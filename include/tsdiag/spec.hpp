@@ -339,6 +339,17 @@ struct ModelSpec {
     Index hard_limit() const;     ///< of the tokens, where a table of positions ends; 0: none
 };
 
+/// A state that layers emit, and the one that xi and r at it are measured from; empty: none.
+struct Stage {
+    std::string_view name, from = {};
+    bool operator==(const Stage&) const = default;
+};
+/// Those of a layer in the order of computation, from `in` to `out` and what follows it.
+std::vector<Stage> stages_of(const BlockSpec& block);
+/// The names of all stages, `embed` before those of the layers, `class` and `final_norm` behind
+/// them.
+std::vector<std::string_view> all_stages();
+
 /// All parameters of a model in the order of their use; what layers share is listed once.
 std::vector<Parameter> parameters(const ModelSpec& spec);
 /// Those of the output head.

@@ -41,6 +41,9 @@ class TableView {
     /// head only, the mean over the heads.  Empty where there is no row.
     Depth depth(const std::string& model, std::string_view metric, std::string_view stage,
                 std::string_view tensor = {}) const;
+    /// The stages at which the model has the metric, in the order of its rows, which is that of
+    /// computation.
+    std::vector<std::string> stages(const std::string& model, std::string_view metric) const;
     Heads heads(const std::string& model, std::string_view metric) const;
     /// A metric of a stage over the steps of a training, as `depth` has it; of all models.
     Course course(std::string_view metric, std::string_view stage) const;

@@ -126,7 +126,7 @@ class Parts {
         Projections& p = out.projections;
         p.q_raw = transpose(w_.q.heads(x, a_.heads));     // (s h, w, n)
         p.k_raw = transpose(w_.k.heads(x, a_.kv_heads));  // (s h', w, n)
-        const Tensor t = contiguous(w_.own("temperature")).reshape({a_.heads, 1, 1});
+        const Tensor t = contiguous(w_.temperature).reshape({a_.heads, 1, 1});
         out.input.q = p.q = multiply(
             unit_rows(p.q_raw), concat_batches(std::vector<Tensor>(std::size_t(x.batch()), t)));
         out.input.k = p.k = unit_rows(p.k_raw);
@@ -204,7 +204,15 @@ AttentionParts attention_parts(const AttentionSpec& a, const AttentionWeights& w
     if (!a.channels) input.position = batch.position;
     input.samples = batch.x.batch();
     input.options = a.options;
-    input.parameter = w.own;
+    input.parameter = [own = w.own, q = w.q, k = w.k](std::string_view name) {
+        if (const auto at = own.find(name); at != own.end()) return at->second();
+        // Distances may have the layer's own maps [DEBERTA-V3].
+        return name == "q.weight"   ? q.weight
+               : name == "q.bias"   ? q.bias
+               : name == "k.weight" ? k.weight
+               : name == "k.bias"   ? k.bias
+                                    : Tensor();
+    };
     return out;
 }
 

@@ -6,7 +6,10 @@
 #include <limits>
 
 #include "attention_parts.hpp"
-#include "experts.hpp"
+#include "steps/deescalation.hpp"
+#include "steps/feed_forward.hpp"
+#include "steps/local.hpp"
+#include "steps/merge.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/ops.hpp"
 
@@ -115,16 +118,6 @@ Tensor values_of(const std::vector<AttentionParts>& groups) {
     return stacked(all);
 }
 
-/// Row i: the mean of rows 0 .. i.
-Tensor means_so_far(const Tensor& x) {
-    const Index n = x.rows();
-    std::vector<double> shares(std::size_t(n * n), 0.0);
-    for (Index i = 0; i < n; ++i) std::fill_n(shares.begin() + i * n, i + 1, 1 / double(i + 1));
-    const Tensor triangle =
-        Tensor::from_host(x.backend(), {1, n, n}, std::span<const double>(shares), x.type());
-    return matmul(repeat_batches(triangle, x.batch()), x);
-}
-
 /// One layer on one batch.
 class LayerPass {
   public:
@@ -140,7 +133,7 @@ class LayerPass {
         const Tensor& x = batch_.x;
         emit("in", "", x);
         Tensor y = applied_to(x);
-        if (!b_.deesc.before_ffn) y = deescalated(y);
+        if (!b_.deesc.before_ffn) y = after_mean(y);
         if (run_.observer) run_.observer->on_states(run_.first, {run_.layer, "out", "", y});
         if (b_.merge.width > 0) {
             y = merged(y, b_.merge, w_.merge, batch_.grid, run_.layer);
@@ -187,15 +180,14 @@ class LayerPass {
     }
     bool norms() const { return b_.norm.kind != NormKind::none; }
 
-    Tensor deescalated(const Tensor& y) {
+    /// y de-escalated, where the layer has such a step.
+    Tensor after_mean(const Tensor& y) {
         if (!b_.deesc.there()) return y;
-        const Tensor mean = b_.deesc.past ? means_so_far(y) : column_mean(y);
-        Tensor out =
-            subtract(y, b_.deesc.learned ? multiply(mean, w_.tau) : scale(mean, b_.deesc.tau));
+        Tensor out = deescalated(b_.deesc, w_.tau, y);
         emit("deesc", last_, out);
         return out;
     }
-    Tensor ffn_input(const Tensor& y) { return b_.deesc.before_ffn ? deescalated(y) : y; }
+    Tensor ffn_input(const Tensor& y) { return b_.deesc.before_ffn ? after_mean(y) : y; }
 
     /// [TSE] Algorithm 1: Y = LN(X + alpha SA(X)), then LN(Y + FFN(Y)).
     Tensor post_norm(const Tensor& x) {
@@ -230,7 +222,7 @@ class LayerPass {
         if (b_.local.kernel > 0) {
             const Tensor normed3 = norm(y, w_.local.before);
             emit("norm3", "", normed3);
-            y = add(y, interact(normed3));
+            y = add(y, dropped(interact(b_.local, w_.local, normed3, batch_.grid), "local"));
             emit("local", "attn", y);
         }
         if (b_.ffn.width == 0) return y;
@@ -306,9 +298,9 @@ class LayerPass {
     Summed plus_feed_forward(const Tensor& y, const Tensor& x, const Norm* next = nullptr) {
         if (b_.ffn.experts.count == 0 && !w_.scale2.defined() && b_.ffn_alpha == 1 &&
             plain_branches()) {
-            const Tensor inner = inner_state(b_.ffn, w_.ffn, x);
-            if (!y.backend().fuses()) return {w_.ffn.down.mapped(inner, Unary::copy, y), {}};
-            const LinearSum found = mapped_sum(w_.ffn.down, inner, y, next);
+            const Tensor inner = inner_state(b_.ffn, w_.ffn.maps, x);
+            if (!y.backend().fuses()) return {w_.ffn.maps.down.mapped(inner, Unary::copy, y), {}};
+            const LinearSum found = mapped_sum(w_.ffn.maps.down, inner, y, next);
             return {found.sum, found.normed};
         }
         Tensor branch =
@@ -322,19 +314,8 @@ class LayerPass {
         return b_.branch_norms ? norm(branch, own) : branch;
     }
 
-    /// Local patch interaction.
-    Tensor interact(const Tensor& x) const {
-        const LocalWeights& w = w_.local;
-        const Grid& grid = batch_.grid;
-        const Tensor inner =
-            map(b_.local.activation, convolve_channels(x, w.conv1.weight, w.conv1.bias, grid));
-        const Tensor out = convolve_channels(batch_norm(inner, w.norm, b_.local.eps),
-                                             w.conv2.weight, w.conv2.bias, grid);
-        return dropped(w.scale.defined() ? multiply(out, w.scale) : out, "local");
-    }
-
     Tensor feed_forward(const Tensor& x) {
-        if (b_.ffn.experts.count == 0) return apply_maps(b_.ffn, w_.ffn, x);
+        if (b_.ffn.experts.count == 0) return apply_maps(b_.ffn, w_.ffn.maps, x);
         finite().require();  // before experts are chosen on the host
         const bool emits = run_.observer != nullptr;
         return mixture(
@@ -373,7 +354,7 @@ class LayerPass {
             AttentionInput& input = groups.back().input;
             if (!windows.ends.empty()) {
                 input.windows = {windows.ends, b_.attention.windows.side, windows.place,
-                                 w_.attention.own("relative")};
+                                 w_.attention.relative};
                 input.position = {};
             }
             input.rng = Rng(0)

@@ -1,6 +1,8 @@
 #pragma once
 #include <functional>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "embedding.hpp"
 #include "linear.hpp"
@@ -12,19 +14,25 @@ namespace tsdiag::model {
 struct AttentionWeights {
     Linear q, k, v, o;
     Norm q_norm, k_norm;
+    Tensor temperature;    ///< over channels
+    Tensor relative;       ///< of windows
     Tensor theta, mirror;  ///< of LRPE: frequencies, the vector of the reflection
     Linear z, gate;        ///< of a gated unit, as are
     Tensor gamma, beta;
     Linear q_low, kv_low;  ///< of a LatentSpec, as are
     Norm q_low_norm, kv_low_norm;
-    /// A parameter of the variant, layer.L.attn.NAME.
-    std::function<Tensor(std::string_view name)> own;
+    /// Those of the variant by name, read when they are used.
+    std::map<std::string, std::function<Tensor()>, std::less<>> own;
+};
+struct FeedForwardMaps {
+    Linear up, gate, down;
 };
 struct FeedForwardWeights {
-    Linear up, gate, down;
-    /// Of a mixture of experts: its maps by their names after `ffn.`, read when they are used.
-    std::function<Linear(const std::string& name)> part;
-    Tensor correction;  ///< of its router
+    FeedForwardMaps maps;
+    Linear router, shared_gate;  ///< of a mixture of experts, as are
+    Tensor correction;
+    std::vector<std::function<FeedForwardMaps()>> experts;  ///< read when they are used
+    std::function<FeedForwardMaps()> shared;
 };
 struct LocalWeights {
     Norm before;  ///< norm3
@@ -32,7 +40,12 @@ struct LocalWeights {
     BatchNorm norm;
     Tensor scale;
 };
-/// The parameters of one layer, resident while it is applied; missing ones are empty.
+/// The norm and the map of a patch merging.
+struct MergeWeights {
+    Norm norm;
+    Linear map;
+};
+/// The parameters of one layer, resident while it is applied; empty those of steps that it lacks.
 struct LayerWeights {
     Norm norm1, norm2, branch1, branch2;
     AttentionWeights attention;
@@ -40,7 +53,15 @@ struct LayerWeights {
     LocalWeights local;
     Tensor scale1, scale2, tau;
     MergeWeights merge;
+    double bytes = 0;  ///< of all but those that are read when they are used
 };
+
+class Parameters;
+/// Declares the parameters of a layer of `width` columns, in the order in which they are listed.
+void declare_layer(const BlockSpec& block, Index width, LayerWeights& layer, Parameters& to);
+/// Declares those of the attention's variant.
+void declare_own(const AttentionSpec& spec, AttentionWeights& weights, Parameters& to);
+/// Throws `FormatError` for a parameter that `weights` lacks.
 LayerWeights load_layer(const Weights& weights, const ModelSpec& spec, Index layer);
 
 /// alpha^2 sum_k |W_V^k W_O^k|_F^2 / d, k over the query heads, layer scale included in W_O.

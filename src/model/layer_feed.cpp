@@ -6,19 +6,6 @@
 #include "tsdiag/error.hpp"
 
 namespace tsdiag::model {
-namespace {
-
-double bytes_of_layer(const LayerWeights& w) {
-    double bytes = 0;
-    const AttentionWeights& a = w.attention;
-    for (const Linear* map :
-         {&a.q, &a.k, &a.v, &a.o, &a.z, &a.gate, &w.ffn.up, &w.ffn.gate, &w.ffn.down})
-        if (const Tensor& t = map->weight; t.defined())
-            bytes += double(t.shape().count()) * double(bytes_of(t.type()));
-    return bytes;
-}
-
-}  // namespace
 
 LayerWeights LayerFeed::arrived(Index layer) {
     if (coming_layer_ != layer) return load_layer(weights_, spec_, layer);
@@ -34,8 +21,7 @@ LayerWeights LayerFeed::take(Index layer, Index next) {
     constexpr double room = 4;  // times the size of a layer: two layers, and the work on one
     LayerWeights weights = arrived(layer);
     const bool exists = next >= 0 && next < std::ssize(spec_.blocks);
-    if (backend_.host_memory() || !exists ||
-        double(backend_.available()) < room * bytes_of_layer(weights))
+    if (backend_.host_memory() || !exists || double(backend_.available()) < room * weights.bytes)
         return weights;
     coming_layer_ = next;
     coming_ = std::async(std::launch::async, [this, next] {

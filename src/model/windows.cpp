@@ -64,23 +64,4 @@ Tensor rows_of_each(const Tensor& x, const std::vector<Index>& rows) {
     return gather_rows(flat, all).reshape({x.batch(), std::ssize(rows), x.cols()});
 }
 
-Tensor merged(const Tensor& x, const MergeSpec& spec, const MergeWeights& weights, const Grid& grid,
-              Index layer) {
-    if (grid.rows % 2 != 0 || grid.cols % 2 != 0)
-        throw UsageError(
-            fmt::format("layer {}: the patches of its grid of {} x {} do not merge by twos; pass "
-                        "an image of another size",
-                        layer, grid.rows, grid.cols));
-    std::vector<Tensor> parts;
-    for (const Index right : {0, 1})
-        for (const Index down : {0, 1}) {
-            std::vector<Index> rows;
-            for (Index y = 0; y < grid.rows; y += 2)
-                for (Index c = 0; c < grid.cols; c += 2)
-                    rows.push_back((y + down) * grid.cols + c + right);
-            parts.push_back(rows_of_each(x, rows));
-        }
-    return weights.map(normed(NormKind::layer, concat_cols(parts), weights.norm, spec.eps));
-}
-
 }  // namespace tsdiag::model

@@ -11,6 +11,7 @@
 
 #include "tsdiag/error.hpp"
 #include "tsdiag/metric.hpp"
+#include "tsdiag/spec.hpp"
 #include "tsdiag/table_view.hpp"
 #include "tsdiag/text.hpp"
 
@@ -285,7 +286,7 @@ void refuse_other_places(const NumberName& name, const Metric& metric, const Ref
         refuse(fmt::format("{} is no number of a head", metric.name));
     if (name.stage.empty() || name.stage == metric.stage) return;
     if (!of_states) refuse(fmt::format("{} has the stage {} only", metric.name, metric.stage));
-    const std::span<const std::string_view> all = state_stages();
+    const std::vector<std::string_view> all = all_stages();
     if (std::ranges::find(all, name.stage) == all.end())
         refuse(fmt::format("'{}' is not a stage ({})", name.stage, fmt::join(all, ", ")));
 }

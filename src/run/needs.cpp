@@ -129,8 +129,7 @@ RunSizes sizes_of(const ModelSpec& spec, Type type) {
         if (b.attention.channels) s.channels = std::max(s.channels, b.attention.head_dim);
         const Index columns =
             b.attention.heads * std::max(b.attention.head_dim, b.attention.value_columns());
-        const Index inner =
-            b.ffn.width * (b.ffn.gated ? 3 : 2) + 4 * b.local.kernel * b.local.kernel * spec.width;
+        const auto inner = Index(held_numbers(b, spec.width));
         s.heads = std::max(s.heads, b.attention.heads / (fewer * fewer));
         s.columns = std::max(s.columns, columns / fewer);
         s.inner = std::max(s.inner, inner / fewer);

@@ -16,7 +16,7 @@ struct RunSizes {
     Index channels = 0;       ///< of a head whose P is over channels; 0: P is over tokens
     Index pixels = 0;         ///< numbers that the largest convolution of an image gathers
     Index columns = 0;        ///< of the queries of all heads
-    Index inner = 0;          ///< entries per token that the feed-forward and the local step hold
+    Index inner = 0;          ///< numbers per token that the steps of a layer hold
     Index layer_weights = 0;  ///< elements of the largest layer
     Index all_weights = 0;
     Index file_pages = 0;  ///< bytes of mapped file pages in addition to the weights

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -263,6 +264,58 @@ TEST_P(EveryRandomModel, RunsAndStaysFinite) {
     model.run(std::span(&input, 1), seen);
     EXPECT_EQ(seen.ended, 2);
     EXPECT_TRUE(seen.states.contains("layer.1.out"));
+}
+
+TEST_P(EveryRandomModel, EmitsTheStagesOfItsSteps) {
+    const Model model = random(small(GetParam()), Type::f32);
+    const Input input = input_of(model.spec(), Type::f32);
+    Recorder seen;
+    model.run(std::span(&input, 1), seen);
+    for (Index l = 0; l < std::ssize(model.spec().blocks); ++l) {
+        std::vector<std::string> declared, emitted;
+        for (const Stage& stage : stages_of(model.spec().blocks[std::size_t(l)])) {
+            declared.push_back(Recorder::key(l, stage.name));
+            const auto pred = seen.pred.find(declared.back());
+            ASSERT_NE(pred, seen.pred.end()) << declared.back();
+            EXPECT_EQ(pred->second, stage.from) << declared.back();
+        }
+        for (const std::string& key : seen.order)
+            if (key.starts_with(fmt::format("layer.{}.", l)) && !key.ends_with(".class"))
+                emitted.push_back(key);
+        EXPECT_EQ(declared, emitted);
+    }
+}
+
+/// All weights of a model but one.
+class Lacking final : public Weights {
+  public:
+    Lacking(std::shared_ptr<const Weights> all, std::string name)
+        : all_(std::move(all)), name_(std::move(name)) {}
+    bool has(std::string_view name) const override { return name != name_ && all_->has(name); }
+    Tensor get(std::string_view name) const override {
+        if (name == name_) throw FormatError(name_ + " is missing");
+        return all_->get(name);
+    }
+    std::vector<std::string> names() const override { return all_->names(); }
+
+  private:
+    std::shared_ptr<const Weights> all_;
+    std::string name_;
+};
+
+TEST_P(EveryRandomModel, NeedsEachParameterOfItsLayers) {
+    const RandomModel drawn = random_model(small(GetParam()));
+    const std::shared_ptr<const Weights> all = random_weights(drawn, Rng(5), cpu(), Type::f32);
+    const Input input = input_of(drawn.spec, Type::f32);
+    for (const Parameter& p : parameters(drawn.spec)) {
+        if (!p.name.starts_with("layer.") && !p.name.starts_with("class.")) continue;
+        if (p.name.find(".expert.") != p.name.npos) continue;  // read where a token chooses it
+        const auto rest = std::make_shared<Lacking>(all, p.name);
+        Recorder seen;
+        EXPECT_THROW(Model(drawn.spec, rest, cpu(), Type::f32).run(std::span(&input, 1), seen),
+                     FormatError)
+            << p.name;
+    }
 }
 
 /// Writes the model, reads it and compares what both do with one input.

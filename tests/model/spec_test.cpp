@@ -1,8 +1,13 @@
 #include "tsdiag/spec.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <numbers>
 
 #include "recorder.hpp"
@@ -70,6 +75,55 @@ TEST(ModelSpec, FlopsOfBertBaseAreThoseOfItsProducts) {
     const double n = 512, d = 768;
     const double layer = 2 * n * d * (4 * d + 2 * 4 * d) + 4 * n * n * d;
     EXPECT_CLOSE(forward_flops(random_model("bert-base").spec, 512), 12 * layer, rounding(64));
+}
+
+/// "in, sa, attn (in), out"
+std::string stages_in_words(const BlockSpec& block) {
+    std::string out;
+    for (const Stage& stage : stages_of(block))
+        out += fmt::format("{}{}{}", out.empty() ? "" : ", ", stage.name,
+                           stage.from.empty() ? "" : fmt::format(" ({})", stage.from));
+    return out;
+}
+
+TEST(Stages, OfEachLayoutAreThoseOfTheDictionary) {
+    BlockSpec post, pre, local, parallel, branch, behind, before, merging;
+    post.ffn.width = 1;
+    for (BlockSpec* other : {&pre, &local, &parallel, &branch, &behind, &before, &merging})
+        *other = post;
+    pre.placement = local.placement = before.placement = merging.placement = NormPlacement::pre;
+    parallel.placement = NormPlacement::parallel;
+    branch.placement = NormPlacement::branch;
+    local.local.kernel = 3;
+    behind.deesc.tau = before.deesc.tau = 0.5;
+    before.deesc.before_ffn = true;
+    merging.merge.width = 1;
+    std::string table = "| layout | stages |\n|---|---|\n";
+    for (const auto& [layout, block] :
+         {std::pair("post-norm [TSE] Alg. 1", &post),
+          {"pre-norm [TSE] (19)", &pre},
+          {"pre-norm with a local step (XCiT)", &local},
+          {"parallel (NeoX, GPT-J)", &parallel},
+          {"norms in the branches (OLMo 2)", &branch},
+          {"post-norm, de-escalated behind its steps", &behind},
+          {"pre-norm, de-escalated before the feed-forward step", &before},
+          {"pre-norm whose patches merge (Swin): `merge` is the next layer's `in`", &merging}})
+        table += fmt::format("| {} | {} |\n", layout, stages_in_words(*block));
+    const std::filesystem::path file = std::filesystem::path(test_data()) / "../../docs/metrics.md";
+    const auto text = [&file] {
+        std::ifstream in(file);
+        return std::string(std::istreambuf_iterator<char>(in), {});
+    };
+    std::string after = text();
+    const std::string begin = "<!-- stages -->\n", end = "<!-- end -->\n";
+    const std::size_t from = after.find(begin), to = after.find(end, from);
+    ASSERT_NE(from, std::string::npos);
+    ASSERT_NE(to, std::string::npos);
+    after.replace(from + begin.size(), to - from - begin.size(), table);
+    if (std::getenv("TSDIAG_WRITE_DOCUMENTS")) std::ofstream(file) << after;
+    EXPECT_EQ(text(), after) << "run this test with TSDIAG_WRITE_DOCUMENTS=1 to write it";
+    for (const std::string_view stage : all_stages())
+        EXPECT_THAT(after, HasSubstr(fmt::format("`{}`", stage)));
 }
 
 TEST(ModelSpec, JsonHoldsEveryBlock) {

@@ -259,8 +259,10 @@ TEST(ShiftedWindows, ProductsAreThoseOfTheMatrix) {
       private:
         std::shared_ptr<const Weights> all_;
     };
-    const Model scaled(m.spec("polynomial", {{"scale", "learned"}}),
-                       std::make_shared<Scaled>(m.weights), cpu(), Type::f64);
+    ModelSpec learned = m.spec("polynomial", {{"scale", "learned"}});
+    for (BlockSpec& block : learned.blocks)
+        block.attention.own.push_back({"scale", {1, 1, block.attention.heads}, true});
+    const Model scaled(learned, std::make_shared<Scaled>(m.weights), cpu(), Type::f64);
     scaled.run(std::span(&input, 1), products);
     EXPECT_EQ(products.layers, 12);
 }

@@ -117,7 +117,6 @@ class Placement : public testing::Test {
         }
     }
 
-  private:
     TemporaryDirectory folder_;
 };
 
@@ -194,6 +193,49 @@ TEST_F(Placement, InputsOfAttentionTellIt) {
     EXPECT_EQ(of(plain), NormPlacement::post);
     maps = true;
     EXPECT_THAT(refusal(plain), HasSubstr("need --placement post or branch"));
+}
+
+/// [XCIT]: the feed-forward step reads the sum of the local one.
+TEST_F(Placement, OfALocalStepIsFound) {
+    States s = states_of(NormPlacement::pre);
+    State x = s["hidden_states.0"];
+    for (int l = 0; l < layers; ++l) {
+        const auto at = [l](const char* stage) { return fmt::format("{}.{}", stage, l); };
+        s[at("hidden_states")] = x;
+        s[at("norm1")] = norm(x, l);
+        s[at("attn")] = sum(x, s[at("sa")]);
+        s[at("norm3")] = norm(s[at("attn")], 8 + l);
+        s[at("local")] = sum(s[at("attn")], drawn(30 + l));
+        s[at("norm2")] = norm(s[at("local")], 5 + l);
+        x = s[at("ffn")] = sum(s[at("local")], drawn(20 + l));
+    }
+    s[fmt::format("hidden_states.{}", layers)] = x;
+    EXPECT_EQ(of(s), NormPlacement::pre);
+    EXPECT_EQ(of(without(s, {"sa", "norm3"})), NormPlacement::pre);
+    EXPECT_THAT(refusal(without(s, {"local"})), HasSubstr("norm2.0"));
+    s["norm3.1"] = norm(s["hidden_states.1"], 9);
+    EXPECT_THAT(refusal(s), HasSubstr("norm3.1"));
+}
+
+TEST_F(Placement, LeadsToTheStagesOfTheSteps) {
+    const auto stages = [&](const States& s, NormPlacement placement) {
+        of(s);
+        const SavedTrace trace(*open_checkpoint(folder_ / "t.npz"));
+        std::string out;
+        for (const Stage& stage : stages_of(trace, placement))
+            out += fmt::format("{}:{} ", stage.name, stage.from);
+        return out;
+    };
+    States s = states_of(NormPlacement::pre);
+    EXPECT_EQ(stages(s, NormPlacement::pre), "norm1: sa: attn:in norm2: ffn:attn ");
+    EXPECT_EQ(stages(s, NormPlacement::branch), "sa: norm1: attn:in norm2: ffn:attn ");
+    EXPECT_EQ(stages(s, NormPlacement::parallel), "norm1: sa: norm2: ffn:in ");
+    EXPECT_EQ(stages(s, NormPlacement::post), "sa: attn:in norm1:attn ffn:norm1 norm2:ffn ");
+    given = NormPlacement::pre;
+    s["local.0"] = s["attn.0"];
+    s["deesc.1"] = s["ffn.1"];
+    EXPECT_EQ(stages(s, NormPlacement::pre),
+              "norm1: sa: attn:in norm3: local:attn norm2: ffn:local deesc:ffn ");
 }
 
 /// What is added is a norm of `sa` with weights of its own, which was not saved.

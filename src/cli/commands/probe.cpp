@@ -70,11 +70,11 @@ std::string default_directory(const std::string& model) {
     return (name.empty() || name == "." || name == ".." ? "model" : name) + ".tsdiag";
 }
 
-ProbeOptions with_held_out(ProbeOptions command) {
-    const std::string& model = command.models.front();
-    if (!command.run.has_input() && !model.starts_with("random:"))
-        command.run.own_input = held_out_input(model);
-    return command;
+ProbeOptions with_held_out(ProbeOptions probe) {
+    const std::string& model = probe.models.front();
+    if (!probe.run.has_input() && !model.starts_with("random:"))
+        probe.run.own_input = held_out_input(model);
+    return probe;
 }
 
 ProbeCommand::ProbeCommand(CLI::App& app) {

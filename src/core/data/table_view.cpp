@@ -80,6 +80,17 @@ Depth TableView::depth(const std::string& model, std::string_view metric, std::s
     return found;
 }
 
+std::vector<std::string> TableView::stages(const std::string& model,
+                                           std::string_view metric) const {
+    std::vector<std::string> found;
+    for (const MetricRow* row : of(by_metric_, metric))
+        if (const std::string& stage = row->at.stage;
+            row->model == model && row->at.layer >= 0 && !stage.empty() &&
+            std::ranges::find(found, stage) == found.end())
+            found.push_back(stage);
+    return found;
+}
+
 Heads TableView::heads(const std::string& model, std::string_view metric) const {
     Heads found;
     for (const MetricRow* row : of(by_metric_, metric))

@@ -5,6 +5,9 @@
 #include <cctype>
 #include <charconv>
 #include <string>
+#include <vector>
+
+#include "tsdiag/spec.hpp"
 
 namespace tsdiag {
 namespace {
@@ -17,18 +20,12 @@ struct Kind {
     std::string_view name, other, joined = {};
 };
 // A name that another begins with stands behind it.
-constexpr std::array<Kind, 12> kinds{{{"hidden_states", "hidden_state", "hiddenstates"},
-                                      {"attention_inputs", "attention_input", "attentioninputs"},
-                                      {"attentions", "attention"},
-                                      {"queries", "query"},
-                                      {"keys", "key"},
-                                      {"values", "value"},
-                                      {"sa", ""},
-                                      {"attn", ""},
-                                      {"norm1", ""},
-                                      {"ffn", ""},
-                                      {"norm2", ""},
-                                      {"deesc", ""}}};
+constexpr std::array<Kind, 6> kinds{{{"hidden_states", "hidden_state", "hiddenstates"},
+                                     {"attention_inputs", "attention_input", "attentioninputs"},
+                                     {"attentions", "attention"},
+                                     {"queries", "query"},
+                                     {"keys", "key"},
+                                     {"values", "value"}}};
 
 std::string lower(std::string_view text) {
     std::string out(text);
@@ -68,16 +65,35 @@ bool ends_kind(std::string_view rest, bool stage) {
 
 }  // namespace
 
+const std::vector<std::string_view>& saved_stages() {
+    static const std::vector<std::string_view> inner = [] {
+        std::vector<std::string_view> all = all_stages();
+        std::erase_if(
+            all,
+            [](std::string_view stage) {  // states between layers, which have names of their own
+                constexpr std::array outer = {"embed", "in", "out", "merge", "class", "final_norm"};
+                return std::ranges::find(outer, stage) != outer.end();
+            });
+        return all;
+    }();
+    return inner;
+}
+
 ArrayName read_array_name(std::string_view name) {
     const std::string small = lower(name);
+    const auto read = [&](std::string_view kind,
+                          std::string_view word) -> std::optional<ArrayName> {
+        if (word.empty() || !small.starts_with(word)) return std::nullopt;
+        const std::string_view rest = std::string_view(small).substr(word.size());
+        const bool stage = std::ranges::find(saved_stages(), kind) != saved_stages().end();
+        if (!ends_kind(rest, stage)) return std::nullopt;
+        return ArrayName{kind, number_in(rest), name.substr(word.size())};
+    };
     for (const Kind& kind : kinds)
-        for (const std::string_view word : {kind.name, kind.other, kind.joined}) {
-            const bool stage = kind.other.empty();
-            if (word.empty() || !small.starts_with(word)) continue;
-            const std::string_view rest = std::string_view(small).substr(word.size());
-            if (!ends_kind(rest, stage)) continue;
-            return {kind.name, number_in(rest), name.substr(word.size())};
-        }
+        for (const std::string_view word : {kind.name, kind.other, kind.joined})
+            if (const auto found = read(kind.name, word)) return *found;
+    for (const std::string_view stage : saved_stages())
+        if (const auto found = read(stage, stage)) return *found;
     return {};
 }
 

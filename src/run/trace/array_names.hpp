@@ -3,10 +3,14 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "tsdiag/tensor.hpp"
 
 namespace tsdiag {
+
+/// The stages inside a layer that a trace may hold, as `STAGE.L`.
+const std::vector<std::string_view>& saved_stages();
 
 /// What the name of an array in a saved trace says.
 struct ArrayName {

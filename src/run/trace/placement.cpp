@@ -192,7 +192,7 @@ struct Evidence {
 
 /// The states of one layer, of a few rows of one sample.
 struct Layer {
-    State in, next, sa, attn, norm1, ffn, norm2, deesc;
+    State in, next, sa, attn, norm1, norm3, local, ffn, norm2, deesc;
     State input;  ///< `attention_inputs`, which is then not `norm1`
     Index number = 0;
     bool last = false;
@@ -279,10 +279,12 @@ void add_input(Evidence& out, const Layer& l) {
 void add_pre(Evidence& out, const Layer& l) {
     out.add(is_sum(l.attn, l.in, l.sa), [&] { return no_sum(l.attn, l.in, l.sa); });
     add_input(out, l);
-    Claim claim = l.attn ? is_norm_of(l.norm2, l.attn) : is_norm_of_sum(l.norm2, l);
+    out.add(is_norm_of(l.norm3, l.attn), [&] { return no_norm(l.norm3, l.attn); });
+    const State& before = l.local ? l.local : l.attn;  // the feed-forward step
+    Claim claim = before ? is_norm_of(l.norm2, before) : is_norm_of_sum(l.norm2, l);
     if (l.deesc && !claim.value_or(false)) claim = is_norm_of(l.norm2, l.deesc);
     out.add(claim,
-            [&] { return l.attn ? no_norm(l.norm2, l.attn) : norm_of_input(l.norm2, l.in); });
+            [&] { return before ? no_norm(l.norm2, before) : norm_of_input(l.norm2, l.in); });
     add_sum_output(out, l);
 }
 
@@ -393,6 +395,8 @@ std::vector<Evidence> evidence(const SavedTrace& trace,
         l.next = state_of(trace.states(), "hidden_states", i + 1, sample);
         for (const auto& [state, name] : {std::pair(&l.sa, "sa"),
                                           {&l.attn, "attn"},
+                                          {&l.norm3, "norm3"},
+                                          {&l.local, "local"},
                                           {&l.ffn, "ffn"},
                                           {&l.norm2, "norm2"},
                                           {&l.deesc, "deesc"}})
@@ -403,8 +407,8 @@ std::vector<Evidence> evidence(const SavedTrace& trace,
             l.norm1 = stage("norm1", i, "norm1");
         l.number = i;
         l.last = i + 1 == trace.summary().layers;
-        keep_finite(
-            {&l.in, &l.next, &l.sa, &l.attn, &l.norm1, &l.ffn, &l.norm2, &l.deesc, &l.input});
+        keep_finite({&l.in, &l.next, &l.sa, &l.attn, &l.norm1, &l.norm3, &l.local, &l.ffn, &l.norm2,
+                     &l.deesc, &l.input});
         add_post(out[0], l);
         add_pre(out[1], l);
         add_parallel(out[2], l);
@@ -419,7 +423,7 @@ std::set<std::string> numbers_of(const SavedTrace& trace, NormPlacement placemen
     std::set<std::string> out;
     std::set<std::string_view> present;
     if (!trace.states().empty()) present.insert("in");
-    for (const auto& [stage, pred] : stages_of(placement)) {
+    for (const auto& [stage, pred] : stages_of(trace, placement)) {
         if (!trace.stages().contains(stage)) continue;
         if (stage == "norm1" && trace.attention_inputs() && !normed_first(placement)) continue;
         present.insert(stage);
@@ -445,29 +449,21 @@ std::string joined(const std::vector<Evidence>& all) {
 
 }  // namespace
 
-Stages stages_of(NormPlacement placement) {
-    static constexpr std::pair<std::string_view, std::string_view> post[] = {
-        {"sa", ""},       {"attn", "in"},   {"norm1", "attn"},
-        {"ffn", "norm1"}, {"norm2", "ffn"}, {"deesc", "norm2"}};
-    static constexpr std::pair<std::string_view, std::string_view> pre[] = {
-        {"norm1", ""}, {"sa", ""},      {"attn", "in"},
-        {"norm2", ""}, {"ffn", "attn"}, {"deesc", "ffn"}};
-    static constexpr std::pair<std::string_view, std::string_view> parallel[] = {
-        {"norm1", ""}, {"sa", ""}, {"norm2", ""}, {"ffn", "in"}};
-    static constexpr std::pair<std::string_view, std::string_view> branch[] = {
-        {"sa", ""},    {"norm1", ""},   {"attn", "in"},
-        {"norm2", ""}, {"ffn", "attn"}, {"deesc", "ffn"}};
-    switch (placement) {
-        case NormPlacement::post:
-            return post;
-        case NormPlacement::pre:
-            return pre;
-        case NormPlacement::parallel:
-            return parallel;
-        case NormPlacement::branch:
-            return branch;
+std::vector<Stage> stages_of(const SavedTrace& trace, NormPlacement placement) {
+    BlockSpec block;  // with the steps of which the trace has a stage
+    block.placement = placement;
+    block.ffn.width = 1;
+    block.local.kernel = trace.stages().contains("local") ? 1 : 0;
+    block.deesc.tau = trace.stages().contains("deesc") ? 1 : 0;
+    std::vector<Stage> out;
+    for (const Stage& stage : stages_of(block)) {
+        if (stage.name == "in" || stage.name == "out") continue;
+        // Of a branch and its norm a model emits what is added, a trace may hold both.
+        if (placement == NormPlacement::branch && stage.name == "attn") out.push_back({"norm1"});
+        if (placement == NormPlacement::branch && stage.name == "ffn") out.push_back({"norm2"});
+        out.push_back(stage);
     }
-    return {};
+    return out;
 }
 
 bool normed_first(NormPlacement placement) {

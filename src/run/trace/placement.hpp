@@ -1,17 +1,13 @@
 #pragma once
 #include <optional>
-#include <span>
-#include <string_view>
-#include <utility>
+#include <vector>
 
 #include "trace.hpp"
 
 namespace tsdiag {
 
-/// The stages of a layer in order, each with the stage that xi and r are measured from
-/// (docs/metrics.md).
-using Stages = std::span<const std::pair<std::string_view, std::string_view>>;
-Stages stages_of(NormPlacement placement);
+/// The stages that a trace may have inside the layers of this placement, in order.
+std::vector<Stage> stages_of(const SavedTrace& trace, NormPlacement placement);
 
 /// Whether attention has a norm before it, so that its input is `norm1` and not `in`.
 bool normed_first(NormPlacement placement);

@@ -323,7 +323,7 @@ class Replay {
             attention(layer, in, normed);
         // `attention_inputs` of a layer without a norm before attention are its `in`.
         const bool norm1_is_emitted = first || trace().attention_inputs();
-        for (const auto& [name, pred] : stages_of(placement_))
+        for (const auto& [name, pred] : stages_of(trace(), placement_))
             if (name != "norm1" || !norm1_is_emitted) emit(name, pred, stage(name, layer));
         const Tensor out = rows_of(trace().states(), layer + 1);
         if (out.defined()) observer_.on_hidden({layer, "out", "", out});

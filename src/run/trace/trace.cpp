@@ -247,7 +247,7 @@ void SavedTrace::sort(const Checkpoint& file) {
                                                 {"queries", &queries_},
                                                 {"keys", &keys_},
                                                 {"values", &values_}};
-    for (const std::string_view stage : stage_names) of_kind.emplace(stage, &stages_[stage]);
+    for (const std::string_view stage : saved_stages()) of_kind.emplace(stage, &stages_[stage]);
     for (const std::string& name : file.names()) {
         const ArrayName read = read_array_name(name);
         const std::string source = fmt::format("{}: array '{}'", file.source(), name);

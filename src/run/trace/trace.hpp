@@ -1,5 +1,4 @@
 #pragma once
-#include <array>
 #include <map>
 #include <optional>
 #include <string>
@@ -23,10 +22,6 @@ class SavedTrace {
         RawTensor sample(Index s) const;
     };
     using Layers = std::map<Index, Array>;
-
-    /// The stages inside a layer that a trace may hold, as `STAGE.L`.
-    static constexpr std::array<std::string_view, 6> stage_names{"sa",  "attn",  "norm1",
-                                                                 "ffn", "norm2", "deesc"};
 
     /// Throws `ShapeError`, `FormatError` naming the array.  Reads the first rows of each.
     explicit SavedTrace(const Checkpoint& file);

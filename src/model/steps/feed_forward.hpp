@@ -8,9 +8,9 @@
 namespace tsdiag::model {
 
 /// act(gate x) * up x, clipped where `limit` says so, or act(up x) where it is not gated.
-Tensor inner_state(const FeedForwardSpec& spec, const FeedForwardWeights& weights, const Tensor& x);
+Tensor inner_state(const FeedForwardSpec& spec, const FeedForwardMaps& maps, const Tensor& x);
 /// down(inner state).
-Tensor apply_maps(const FeedForwardSpec& spec, const FeedForwardWeights& weights, const Tensor& x);
+Tensor apply_maps(const FeedForwardSpec& spec, const FeedForwardMaps& maps, const Tensor& x);
 
 /// Experts of each token in turn, most probable first.
 using Choices = std::vector<Index>;

@@ -1,4 +1,4 @@
-#include "experts.hpp"
+#include "feed_forward.hpp"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <numeric>
 #include <span>
 
-#include "linear.hpp"
+#include "step.hpp"
 #include "tsdiag/ops.hpp"
 
 namespace tsdiag::model {
@@ -66,15 +66,6 @@ Tensor chosen_mass(const Tensor& p, const Choices& chosen, Index each) {
     return sum;
 }
 
-FeedForwardWeights maps_of(const FeedForwardSpec& spec, const FeedForwardWeights& weights,
-                           const std::string& stem) {
-    FeedForwardWeights out;
-    out.up = weights.part(stem + "up");
-    if (spec.gated) out.gate = weights.part(stem + "gate");
-    out.down = weights.part(stem + "down");
-    return out;
-}
-
 Tensor at_most(const Tensor& x, double bound) {
     return map(Unary::negate, at_least(map(Unary::negate, x), -bound));
 }
@@ -92,7 +83,7 @@ Tensor routed(const FeedForwardSpec& spec, const FeedForwardWeights& weights, co
     for (Index i = 0; i < e.count; ++i) {
         const std::vector<Index>& rows = tokens[std::size_t(i)];
         if (rows.empty()) continue;
-        const FeedForwardWeights maps = maps_of(spec, weights, fmt::format("expert.{}.", i));
+        const FeedForwardMaps maps = weights.experts[std::size_t(i)]();
         const std::vector<Index> column(rows.size(), i);
         const Tensor share = pick(gather_rows(p, rows), column);
         const Tensor in = gather_rows(x, rows);
@@ -104,9 +95,66 @@ Tensor routed(const FeedForwardSpec& spec, const FeedForwardWeights& weights, co
     return sum;
 }
 
+void declare_maps(const FeedForwardSpec& f, Index d, Index width, const std::string& at,
+                  FeedForwardMaps& w, Parameters& to) {
+    if (f.gated) to.linear(at + "gate", w.gate, width, d, f.bias);
+    to.linear(at + "up", w.up, width, d, f.bias);
+    to.linear(at + "down", w.down, d, width, f.bias);
+}
+
+void declare_experts(const FeedForwardSpec& f, Index d, FeedForwardWeights& w, Parameters& to) {
+    const ExpertsSpec& e = f.experts;
+    const auto maps = [&](const std::string& at, Index width) {
+        return to.on_demand<FeedForwardMaps>(
+            [f, d, width, at](FeedForwardMaps& into, Parameters& later) {
+                declare_maps(f, d, width, at, into, later);
+            });
+    };
+    to.linear("ffn.router", w.router, e.count, d, e.router_bias);
+    if (e.corrected) to.vector("ffn.router.correction", w.correction, e.count);
+    for (Index i = 0; i < e.count; ++i)
+        w.experts.push_back(maps(fmt::format("ffn.expert.{}.", i), f.width));
+    if (e.shared == 0) return;
+    w.shared = maps("ffn.shared.", e.shared);
+    if (e.shared_gate) to.linear("ffn.shared_gate", w.shared_gate, 1, d, false);
+}
+
+void feed_forward_parameters(const BlockSpec& b, Index d, LayerWeights& layer, Parameters& to) {
+    if (b.ffn.width == 0) return;
+    if (!b.one_norm) to.norm("norm2", layer.norm2, b.norm.kind, d, b.norm.bias);
+    if (b.ffn.experts.count > 0)
+        declare_experts(b.ffn, d, layer.ffn, to);
+    else
+        declare_maps(b.ffn, d, b.ffn.width, "ffn.", layer.ffn.maps, to);
+    if (b.layer_scale) to.vector("scale2", layer.scale2, d);
+    if (b.branch_norms) to.norm("branch2", layer.branch2, b.norm.kind, d, b.norm.bias);
+}
+
+void feed_forward_stages(const BlockSpec& b, StageList& list) {
+    const bool parallel = b.placement == NormPlacement::parallel,
+               norms = b.norm.kind != NormKind::none;
+    const bool there = b.ffn.width > 0;
+    if (there && norms && (b.placement == NormPlacement::pre || (parallel && !b.one_norm)))
+        list.aside("norm2");
+    if (parallel) return list.sum_with_input("ffn");
+    if (!there) return;
+    list.state("ffn");
+    if (b.placement == NormPlacement::post && norms) list.state("norm2");
+}
+
+double feed_forward_held(const BlockSpec& b, double) {
+    return double(b.ffn.width * (b.ffn.gated ? 3 : 2));
+}
+
+double feed_forward_flops(const BlockSpec& b, double d, double tokens) {
+    const ExpertsSpec& e = b.ffn.experts;
+    const auto inner = double(e.count == 0 ? b.ffn.width : e.chosen * b.ffn.width + e.shared);
+    return 2 * tokens * d * double(e.count) + (b.ffn.gated ? 6 : 4) * tokens * d * inner;
+}
+
 }  // namespace
 
-Tensor inner_state(const FeedForwardSpec& spec, const FeedForwardWeights& w, const Tensor& x) {
+Tensor inner_state(const FeedForwardSpec& spec, const FeedForwardMaps& w, const Tensor& x) {
     if (spec.gated && spec.limit > 0) {
         const Tensor up = at_most(at_least(w.up(x), -spec.limit), spec.limit);
         return multiply(map(spec.activation, at_most(w.gate(x), spec.limit)), affine(up, 1, 1));
@@ -115,18 +163,17 @@ Tensor inner_state(const FeedForwardSpec& spec, const FeedForwardWeights& w, con
                       : w.up.mapped(x, spec.activation);
 }
 
-Tensor apply_maps(const FeedForwardSpec& spec, const FeedForwardWeights& w, const Tensor& x) {
+Tensor apply_maps(const FeedForwardSpec& spec, const FeedForwardMaps& w, const Tensor& x) {
     return w.down(inner_state(spec, w, x));
 }
 
 Tensor mixture(const FeedForwardSpec& spec, const FeedForwardWeights& weights, const Tensor& x,
                const TellRouting& tell) {
     const ExpertsSpec& e = spec.experts;
-    const Linear router = weights.part("router");
     std::vector<Tensor> samples;
     for (Index s = 0; s < x.batch(); ++s) {
         const Tensor one = x.batch_range(s, 1);
-        const Tensor logits = router(one);
+        const Tensor logits = weights.router(one);
         const Tensor p = e.sigmoid ? map(Unary::sigmoid, logits) : softmax_rows(logits, {});
         // Sigmoids that are rounded to 1 would be alike.
         const Tensor by = e.corrected ? add(p, weights.correction) : e.sigmoid ? logits : p;
@@ -136,10 +183,15 @@ Tensor mixture(const FeedForwardSpec& spec, const FeedForwardWeights& weights, c
     }
     Tensor out = samples.size() == 1 ? samples.front() : concat_batches(samples);
     if (e.shared == 0) return out;
-    Tensor shared = apply_maps(spec, maps_of(spec, weights, "shared."), x);
-    if (e.shared_gate)
-        shared = multiply(shared, map(Unary::sigmoid, weights.part("shared_gate")(x)));
+    Tensor shared = apply_maps(spec, weights.shared(), x);
+    if (e.shared_gate) shared = multiply(shared, map(Unary::sigmoid, weights.shared_gate(x)));
     return add(out, shared);
 }
+
+const LayerStep feed_forward_step = {.name = "feed_forward",
+                                     .parameters = feed_forward_parameters,
+                                     .stages = feed_forward_stages,
+                                     .flops = feed_forward_flops,
+                                     .held = feed_forward_held};
 
 }  // namespace tsdiag::model

@@ -1,0 +1,152 @@
+#include <algorithm>
+#include <limits>
+
+#include "step.hpp"
+#include "tsdiag/ops.hpp"
+
+/// The attention of a layer: norm1, projections, the variant's own parameters, the output
+/// projection.
+namespace tsdiag::model {
+namespace {
+
+void projections(const AttentionSpec& a, Index d, AttentionWeights& w, Parameters& to) {
+    to.linear("attn.q", w.q, a.heads * a.head_dim, d, a.qkv_bias);
+    to.linear("attn.k", w.k, a.kv_heads * a.head_dim, d, a.qkv_bias && a.k_bias);
+    to.linear("attn.v", w.v, a.kv_heads * a.value_columns(), d, a.qkv_bias);
+    if (a.qk_norm && a.qk_norm_weight) {
+        const NormKind kind = a.qk_norm_layer ? NormKind::layer : NormKind::rms;
+        to.norm("attn.q_norm", w.q_norm, kind, a.head_dim * (a.qk_norm_whole ? a.heads : 1));
+        to.norm("attn.k_norm", w.k_norm, kind, a.head_dim * (a.qk_norm_whole ? a.kv_heads : 1));
+    }
+    if (a.channels) to.vector("attn.temperature", w.temperature, a.heads);
+    if (const Index side = a.windows.side; side > 0)
+        to.matrix("attn.relative", w.relative, (2 * side - 1) * (2 * side - 1), a.heads);
+    if (a.rotary.learned) to.vector("attn.lrpe.theta", w.theta, a.rotary.columns / 2);
+    if (a.rotary.reflected) to.vector("attn.lrpe.v", w.mirror, a.head_dim);
+}
+
+void latent_projections(const AttentionSpec& a, Index d, AttentionWeights& w, Parameters& to) {
+    const LatentSpec& l = a.latent;
+    if (l.query_rank > 0) {
+        to.linear("attn.q_low", w.q_low, l.query_rank, d, false);
+        to.norm("attn.q_low_norm", w.q_low_norm, NormKind::rms, l.query_rank);
+    }
+    to.linear("attn.q", w.q, a.heads * a.head_dim, l.query_rank > 0 ? l.query_rank : d, a.qkv_bias);
+    to.linear("attn.kv_low", w.kv_low, l.rank + a.rotary.columns, d, false);
+    to.norm("attn.kv_low_norm", w.kv_low_norm, NormKind::rms, l.rank);
+    to.linear("attn.k", w.k, a.heads * (a.head_dim - a.rotary.columns), l.rank, a.qkv_bias);
+    to.linear("attn.v", w.v, a.heads * a.value_columns(), l.rank, a.qkv_bias);
+}
+
+void gated_unit(const AttentionSpec& a, Index d, AttentionWeights& w, Parameters& to) {
+    const Index rows = a.variant == "flash" ? 4 : 2;
+    to.linear("attn.z", w.z, a.head_dim, d, a.qkv_bias);
+    to.matrix("attn.offset.gamma", w.gamma, rows, a.head_dim);
+    to.matrix("attn.offset.beta", w.beta, rows, a.head_dim);
+    to.linear("attn.v", w.v, a.value_columns(), d, a.qkv_bias);
+    to.linear("attn.gate", w.gate, a.value_columns(), d, a.qkv_bias);
+}
+
+/// On a device q, k and v lie one behind another, to be one product: linear_heads.
+void make_adjacent(AttentionWeights& w) {
+    for (Tensor Linear::*part : {&Linear::weight, &Linear::bias}) {
+        Linear* const maps[] = {&w.q, &w.k, &w.v};
+        const auto ready = [&](const Linear* map) {
+            const Tensor& t = map->*part;
+            return t.defined() && !t.tracked() && t.backend().fuses();
+        };
+        if (!std::ranges::all_of(maps, ready) || w.kv_low.weight.defined()) continue;
+        const std::vector<Tensor> found =
+            adjacent(std::vector<Tensor>{w.q.*part, w.k.*part, w.v.*part});
+        for (std::size_t i = 0; i < 3; ++i) maps[i]->*part = found[i];
+    }
+}
+
+void attention_parameters(const BlockSpec& b, Index d, LayerWeights& layer, Parameters& to) {
+    const AttentionSpec& a = b.attention;
+    AttentionWeights& w = layer.attention;
+    if (b.attention_norm) to.norm("norm1", layer.norm1, b.norm.kind, d, b.norm.bias);
+    a.gated_unit        ? gated_unit(a, d, w, to)
+    : a.latent.rank > 0 ? latent_projections(a, d, w, to)
+                        : projections(a, d, w, to);
+    make_adjacent(w);
+    declare_own(a, w, to);
+    if (!a.value_projection_only)
+        to.linear("attn.o", w.o, d, a.heads * a.value_columns(), a.out_bias);
+    if (b.layer_scale) to.vector("scale1", layer.scale1, d);
+    if (b.branch_norms) to.norm("branch1", layer.branch1, b.norm.kind, d, b.norm.bias);
+}
+
+void attention_stages(const BlockSpec& b, StageList& list) {
+    const bool norms = b.norm.kind != NormKind::none;
+    const bool before = b.placement == NormPlacement::pre || b.placement == NormPlacement::parallel;
+    if (before && norms && b.attention_norm) list.aside("norm1");
+    list.aside("sa");
+    if (b.placement == NormPlacement::parallel) return;  // the sum is that of both steps
+    list.state("attn");
+    if (b.placement == NormPlacement::post && norms) list.state("norm1");
+}
+
+double attention_flops(const BlockSpec& b, double d, double tokens) {
+    const AttentionSpec& a = b.attention;
+    const auto keys = double(a.heads * a.head_dim), values = double(a.heads * a.value_columns());
+    const double share = double(a.kv_heads) / double(a.heads);
+    const LatentSpec& low = a.latent;
+    const auto rank = double(low.rank), query_rank = double(low.query_rank),
+               turning = double(a.rotary.columns);
+    const double projections = a.gated_unit ? keys + 2 * values : keys + share * (keys + values);
+    double sum =
+        rank == 0
+            ? 2 * tokens * d * projections
+            : 2 * tokens * (query_rank > 0 ? query_rank * (d + keys) : d * keys) +
+                  2 * tokens *
+                      (d * (rank + turning) + rank * (keys - double(a.heads) * turning + values));
+    const double side = a.channels           ? double(a.head_dim)
+                        : a.windows.side > 0 ? double(a.windows.side * a.windows.side)
+                                             : tokens;
+    sum += 2 * tokens * side * (keys + values);
+    return a.value_projection_only ? sum : sum + 2 * tokens * d * values;
+}
+
+}  // namespace
+
+void declare_own(const AttentionSpec& a, AttentionWeights& w, Parameters& to) {
+    for (const Parameter& own : a.own) {
+        std::function<Tensor()> found =
+            to.on_demand<Tensor>([own](Tensor& into, Parameters& later) {
+                Parameter named = own;
+                named.name.insert(0, "attn.");
+                later.declare(std::move(named), into);
+            });
+        w.own.emplace(own.name, std::move(found));
+    }
+}
+
+double branch_gain(const BlockSpec& b, const LayerWeights& w) {
+    const AttentionSpec& a = b.attention;
+    if (a.gated_unit || a.channels || a.latent.rank > 0 || b.branch_norms ||
+        b.placement == NormPlacement::branch)
+        return std::numeric_limits<double>::quiet_NaN();
+    Tensor v = w.attention.v.weight, o = w.attention.o.weight;
+    const double d = double(v.cols());
+    if (w.scale1.defined() && o.defined())
+        o = multiply(o, w.scale1.reshape({1, w.scale1.cols(), 1}));
+    if (w.scale1.defined() && !o.defined())
+        v = multiply(v, w.scale1.reshape({1, w.scale1.cols(), 1}));
+    const Index group = a.heads / a.kv_heads;
+    if (!o.defined()) return b.alpha * b.alpha * double(group) * squared_norm(v) / d;
+    const Tensor vh = contiguous(v).reshape({a.kv_heads, a.value_columns(), v.cols()});
+    const Tensor oh = o.split_heads(a.heads);  // (h, d, value_columns)
+    const Tensor gram_v = matmul(vh, vh, Transpose::second);
+    const Tensor gram_o = matmul(oh, oh, Transpose::first);
+    double sum = 0;
+    for (const double of_head : dots(gram_o, repeat_batches(gram_v, group))) sum += of_head;
+    return b.alpha * b.alpha * sum / d;
+}
+
+const LayerStep attention_step = {.name = "attention",
+                                  .parameters = attention_parameters,
+                                  .stages = attention_stages,
+                                  .flops = attention_flops};
+
+}  // namespace tsdiag::model
