@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "steps/step.hpp"
 #include "tsdiag/error.hpp"
 
 namespace tsdiag {
@@ -184,103 +185,14 @@ Index ModelSpec::hard_limit() const { return positions == Positions::learned ? m
 
 namespace {
 
-Json json(const Rotary& r) {
-    Json out;
-    out.set("columns", r.columns).set("theta", r.theta).set("interleaved", r.interleaved);
-    if (r.learned) out.set("learned", true);
-    if (r.reflected) out.set("reflected", true);
-    if (r.scaling.empty()) return out;
-    out.set("scaling", r.scaling).set("factor", r.factor).set("original_length", r.original_length);
-    if (r.scaling == "llama3")
-        out.set("low_freq_factor", r.low_freq_factor).set("high_freq_factor", r.high_freq_factor);
-    if (r.scaling == "yarn")
-        out.set("beta_fast", r.beta_fast).set("beta_slow", r.beta_slow).set("truncate", r.truncate);
-    if (r.scaling == "longrope") {
-        Json::Array near, far;
-        for (const double factor : r.short_factors) near.emplace_back(factor);
-        for (const double factor : r.long_factors) far.emplace_back(factor);
-        out.set("short_factors", std::move(near)).set("long_factors", std::move(far));
-    }
-    if (r.magnitude != 1) out.set("magnitude", r.magnitude);
-    return out;
-}
-
-Json json(const ExpertsSpec& e) {
-    Json out;
-    out.set("count", e.count).set("chosen", e.chosen).set("renormalised", e.renormalised);
-    if (e.shared > 0) out.set("shared", e.shared).set("shared_gate", e.shared_gate);
-    if (e.router_bias) out.set("router_bias", true);
-    if (e.sigmoid) out.set("sigmoid", true);
-    if (e.of_input) out.set("of_input", true);
-    if (e.corrected) out.set("corrected", true);
-    if (e.groups > 1) out.set("groups", e.groups).set("chosen_groups", e.chosen_groups);
-    if (e.scale != 1) out.set("scale", e.scale);
-    return out;
-}
-
 Json json(const BlockSpec& b) {
-    const AttentionSpec& a = b.attention;
     Json out;
     out.set("placement", name(b.placement)).set("norm", name(b.norm.kind)).set("eps", b.norm.eps);
-    out.set("heads", a.heads).set("kv_heads", a.kv_heads).set("head_dim", a.head_dim);
-    out.set("ffn", b.ffn.width).set("activation", name(b.ffn.activation)).set("gated", b.ffn.gated);
-    out.set("attention", a.variant);
-    if (!a.options.empty()) {
-        Json options;
-        for (const auto& [key, value] : a.options) options.set(key, value);
-        out.set("attention_options", std::move(options));
-    }
-    if (a.value_dim > 0) out.set("value_dim", a.value_dim);
-    if (const LatentSpec& l = a.latent; l.rank > 0)
-        out.set("latent_rank", l.rank)
-            .set("latent_query_rank", l.query_rank)
-            .set("latent_eps", l.eps);
-    if (a.qk_activation) out.set("qk_activation", name(*a.qk_activation));
-    if (a.second) {
-        Json second, options;
-        for (const auto& [key, value] : a.second->options) options.set(key, value);
-        second.set("attention", a.second->variant);
-        if (!options.is_null()) second.set("attention_options", std::move(options));
-        second.set("output_norm", name(a.second->output_norm));
-        if (a.second->qk_activation) second.set("qk_activation", name(*a.second->qk_activation));
-        out.set("second", std::move(second));
-    }
-    if (a.gated_unit) out.set("gated_unit", true).set("token_shift", a.token_shift);
-    if (a.output_norm != OutputNorm::none) out.set("output_norm", name(a.output_norm));
-    out.set("scale", a.scale).set("causal", a.causal);
-    out.set("window", a.window);
-    if (a.windows.side > 0)
-        out.set("window_side", a.windows.side).set("window_shift", a.windows.shift);
-    if (a.rotary.columns > 0) out.set("rotary", json(a.rotary));
-    out.set("qk_norm", a.qk_norm);
-    if (a.qk_norm) out.set("qk_norm_layer", a.qk_norm_layer).set("qk_eps", a.qk_eps);
-    if (a.qk_norm_whole) out.set("qk_norm_whole", true);
-    if (a.qk_norm && !a.qk_norm_weight) out.set("qk_norm_weight", false);
-    if (const QueryGrowth& q = a.growth; q.scale != 0)
-        out.set("query_growth", q.scale).set("query_growth_length", q.length);
-    out.set("value_projection_only", a.value_projection_only);
-    if (a.channels) out.set("over", "channels");
-    out.set("alpha", b.alpha);
-    if (b.ffn_alpha != 1) out.set("ffn_alpha", b.ffn_alpha);
+    out.set("norm_bias", b.norm.bias).set("layer_scale", b.layer_scale);
     if (b.branch_norms) out.set("branch_norms", true);
     if (b.one_norm) out.set("one_norm", true);
-    if (b.ffn.limit > 0) out.set("ffn_limit", b.ffn.limit);
-    if (b.ffn.experts.count > 0) out.set("experts", json(b.ffn.experts));
-    if (b.local.kernel > 0) out.set("local_kernel", b.local.kernel).set("local_eps", b.local.eps);
-    b.deesc.learned ? out.set("deesc_learned", true) : out.set("deesc", b.deesc.tau);
-    if (b.deesc.before_ffn) out.set("deesc_at", "ffn");
-    if (b.deesc.past) out.set("deesc_mean", "past");
-    out.set("qkv_bias", a.qkv_bias).set("out_bias", a.out_bias).set("ffn_bias", b.ffn.bias);
-    if (!a.k_bias) out.set("k_bias", false);
-    if (a.own_of >= 0) out.set("own_of", a.own_of);
-    if (!b.attention_norm) out.set("attention_norm", false);
-    out.set("norm_bias", b.norm.bias).set("layer_scale", b.layer_scale);
     if (b.shares >= 0) out.set("shares", b.shares);
-    if (b.merge.width > 0) out.set("merge_width", b.merge.width).set("merge_eps", b.merge.eps);
-    Json own;
-    for (const Parameter& p : a.own)
-        own.set(p.name, Json(Json::Array{p.shape.batch, p.shape.rows, p.shape.cols}));
-    if (!own.is_null()) out.set("own", std::move(own));
+    for (const model::LayerStep* step : model::steps_of(b)) step->describe(b, out);
     return out;
 }
 

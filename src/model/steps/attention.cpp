@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <utility>
 
 #include "step.hpp"
 #include "tsdiag/ops.hpp"
@@ -77,6 +79,78 @@ void attention_parameters(const BlockSpec& b, Index d, LayerWeights& layer, Para
     if (b.branch_norms) to.norm("branch1", layer.branch1, b.norm.kind, d, b.norm.bias);
 }
 
+Json rotary_json(const Rotary& r) {
+    Json out;
+    out.set("columns", r.columns).set("theta", r.theta).set("interleaved", r.interleaved);
+    if (r.learned) out.set("learned", true);
+    if (r.reflected) out.set("reflected", true);
+    if (r.scaling.empty()) return out;
+    out.set("scaling", r.scaling).set("factor", r.factor).set("original_length", r.original_length);
+    if (r.scaling == "llama3")
+        out.set("low_freq_factor", r.low_freq_factor).set("high_freq_factor", r.high_freq_factor);
+    if (r.scaling == "yarn")
+        out.set("beta_fast", r.beta_fast).set("beta_slow", r.beta_slow).set("truncate", r.truncate);
+    if (r.scaling == "longrope") {
+        Json::Array near, far;
+        for (const double factor : r.short_factors) near.emplace_back(factor);
+        for (const double factor : r.long_factors) far.emplace_back(factor);
+        out.set("short_factors", std::move(near)).set("long_factors", std::move(far));
+    }
+    if (r.magnitude != 1) out.set("magnitude", r.magnitude);
+    return out;
+}
+
+Json options_json(const std::map<std::string, std::string>& options) {
+    Json out;
+    for (const auto& [key, value] : options) out.set(key, value);
+    return out;
+}
+
+void describe_attention(const BlockSpec& b, Json& out) {
+    const AttentionSpec& a = b.attention;
+    out.set("attention", a.variant);
+    if (!a.options.empty()) out.set("attention_options", options_json(a.options));
+    out.set("heads", a.heads).set("kv_heads", a.kv_heads).set("head_dim", a.head_dim);
+    if (a.value_dim > 0) out.set("value_dim", a.value_dim);
+    if (const LatentSpec& l = a.latent; l.rank > 0)
+        out.set("latent_rank", l.rank)
+            .set("latent_query_rank", l.query_rank)
+            .set("latent_eps", l.eps);
+    if (a.qk_activation) out.set("qk_activation", name(*a.qk_activation));
+    if (a.second) {
+        Json second;
+        second.set("attention", a.second->variant);
+        if (!a.second->options.empty())
+            second.set("attention_options", options_json(a.second->options));
+        second.set("output_norm", name(a.second->output_norm));
+        if (a.second->qk_activation) second.set("qk_activation", name(*a.second->qk_activation));
+        out.set("second", std::move(second));
+    }
+    if (a.gated_unit) out.set("gated_unit", true).set("token_shift", a.token_shift);
+    if (a.output_norm != OutputNorm::none) out.set("output_norm", name(a.output_norm));
+    out.set("scale", a.scale).set("causal", a.causal).set("window", a.window);
+    if (a.windows.side > 0)
+        out.set("window_side", a.windows.side).set("window_shift", a.windows.shift);
+    if (a.rotary.columns > 0) out.set("rotary", rotary_json(a.rotary));
+    out.set("qk_norm", a.qk_norm);
+    if (a.qk_norm) out.set("qk_norm_layer", a.qk_norm_layer).set("qk_eps", a.qk_eps);
+    if (a.qk_norm_whole) out.set("qk_norm_whole", true);
+    if (a.qk_norm && !a.qk_norm_weight) out.set("qk_norm_weight", false);
+    if (const QueryGrowth& q = a.growth; q.scale != 0)
+        out.set("query_growth", q.scale).set("query_growth_length", q.length);
+    out.set("value_projection_only", a.value_projection_only);
+    if (a.channels) out.set("over", "channels");
+    out.set("qkv_bias", a.qkv_bias).set("out_bias", a.out_bias);
+    if (!a.k_bias) out.set("k_bias", false);
+    if (a.own_of >= 0) out.set("own_of", a.own_of);
+    Json own;
+    for (const Parameter& p : a.own)
+        own.set(p.name, Json(Json::Array{p.shape.batch, p.shape.rows, p.shape.cols}));
+    if (!own.is_null()) out.set("own", std::move(own));
+    out.set("alpha", b.alpha);
+    if (!b.attention_norm) out.set("attention_norm", false);
+}
+
 void attention_stages(const BlockSpec& b, StageList& list) {
     const bool norms = b.norm.kind != NormKind::none;
     const bool before = b.placement == NormPlacement::pre || b.placement == NormPlacement::parallel;
@@ -147,6 +221,7 @@ double branch_gain(const BlockSpec& b, const LayerWeights& w) {
 const LayerStep attention_step = {.name = "attention",
                                   .parameters = attention_parameters,
                                   .stages = attention_stages,
+                                  .describe = describe_attention,
                                   .flops = attention_flops};
 
 }  // namespace tsdiag::model

@@ -24,6 +24,12 @@ void deescalation_parameters(const BlockSpec& b, Index, LayerWeights& layer, Par
     if (b.deesc.learned) to.vector("deesc.tau", layer.tau, 1);
 }
 
+void describe_deescalation(const BlockSpec& b, Json& out) {
+    b.deesc.learned ? out.set("deesc_learned", true) : out.set("deesc", b.deesc.tau);
+    if (b.deesc.before_ffn) out.set("deesc_at", "ffn");
+    if (b.deesc.past) out.set("deesc_mean", "past");
+}
+
 void deescalation_stages(const BlockSpec& b, StageList& list) {
     if (b.deesc.there()) list.state("deesc");
 }
@@ -38,6 +44,7 @@ Tensor deescalated(const Deescalation& spec, const Tensor& tau, const Tensor& x)
 const LayerStep deescalation_step = {.name = "deescalation",
                                      .parameters = deescalation_parameters,
                                      .stages = deescalation_stages,
+                                     .describe = describe_deescalation,
                                      .flops = [](const BlockSpec&, double, double) { return 0.0; }};
 
 }  // namespace tsdiag::model

@@ -130,6 +130,28 @@ void feed_forward_parameters(const BlockSpec& b, Index d, LayerWeights& layer, P
     if (b.branch_norms) to.norm("branch2", layer.branch2, b.norm.kind, d, b.norm.bias);
 }
 
+Json experts_json(const ExpertsSpec& e) {
+    Json out;
+    out.set("count", e.count).set("chosen", e.chosen).set("renormalised", e.renormalised);
+    if (e.shared > 0) out.set("shared", e.shared).set("shared_gate", e.shared_gate);
+    if (e.router_bias) out.set("router_bias", true);
+    if (e.sigmoid) out.set("sigmoid", true);
+    if (e.of_input) out.set("of_input", true);
+    if (e.corrected) out.set("corrected", true);
+    if (e.groups > 1) out.set("groups", e.groups).set("chosen_groups", e.chosen_groups);
+    if (e.scale != 1) out.set("scale", e.scale);
+    return out;
+}
+
+void describe_feed_forward(const BlockSpec& b, Json& out) {
+    const FeedForwardSpec& f = b.ffn;
+    out.set("ffn", f.width).set("activation", name(f.activation)).set("gated", f.gated);
+    out.set("ffn_bias", f.bias);
+    if (f.limit > 0) out.set("ffn_limit", f.limit);
+    if (f.experts.count > 0) out.set("experts", experts_json(f.experts));
+    if (b.ffn_alpha != 1) out.set("ffn_alpha", b.ffn_alpha);
+}
+
 void feed_forward_stages(const BlockSpec& b, StageList& list) {
     const bool parallel = b.placement == NormPlacement::parallel,
                norms = b.norm.kind != NormKind::none;
@@ -191,6 +213,7 @@ Tensor mixture(const FeedForwardSpec& spec, const FeedForwardWeights& weights, c
 const LayerStep feed_forward_step = {.name = "feed_forward",
                                      .parameters = feed_forward_parameters,
                                      .stages = feed_forward_stages,
+                                     .describe = describe_feed_forward,
                                      .flops = feed_forward_flops,
                                      .held = feed_forward_held};
 

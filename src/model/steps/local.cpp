@@ -19,6 +19,10 @@ void local_parameters(const BlockSpec& b, Index d, LayerWeights& layer, Paramete
     if (b.layer_scale) to.vector("local.scale", w.scale, d);
 }
 
+void describe_local(const BlockSpec& b, Json& out) {
+    if (b.local.kernel > 0) out.set("local_kernel", b.local.kernel).set("local_eps", b.local.eps);
+}
+
 void local_stages(const BlockSpec& b, StageList& list) {
     if (b.local.kernel == 0) return;
     list.aside("norm3");
@@ -46,6 +50,7 @@ Tensor interact(const LocalSpec& spec, const LocalWeights& w, const Tensor& x, c
 const LayerStep local_step = {.name = "local",
                               .parameters = local_parameters,
                               .stages = local_stages,
+                              .describe = describe_local,
                               .flops = local_flops,
                               .held = local_held};
 

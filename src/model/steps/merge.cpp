@@ -17,6 +17,10 @@ void merge_parameters(const BlockSpec& b, Index d, LayerWeights& layer, Paramete
     to.linear("merge.map", layer.merge.map, b.merge.width, 4 * d, false);
 }
 
+void describe_merge(const BlockSpec& b, Json& out) {
+    if (b.merge.width > 0) out.set("merge_width", b.merge.width).set("merge_eps", b.merge.eps);
+}
+
 void merge_stages(const BlockSpec& b, StageList& list) {
     if (b.merge.width > 0) list.aside("merge");
 }
@@ -49,6 +53,7 @@ Tensor merged(const Tensor& x, const MergeSpec& spec, const MergeWeights& weight
 const LayerStep merge_step = {.name = "merge",
                               .parameters = merge_parameters,
                               .stages = merge_stages,
+                              .describe = describe_merge,
                               .flops = merge_flops,
                               .behind = true};
 

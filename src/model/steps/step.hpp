@@ -38,6 +38,8 @@ struct LayerStep {
     void (*parameters)(const BlockSpec& block, Index width, LayerWeights& layer, Parameters& to);
     /// Adds the stages that it emits.
     void (*stages)(const BlockSpec& block, StageList& list);
+    /// Adds its settings to the JSON of the layer.
+    void (*describe)(const BlockSpec& block, Json& layer);
     /// FLOPs of its matrix products on a sample of `tokens` tokens.
     double (*flops)(const BlockSpec& block, double width, double tokens);
     /// Numbers a token that it holds besides its states; null: none.
