@@ -72,42 +72,6 @@ Json describe_trace_model(const Subject& subject, const TraceOptions& options,
     return model;
 }
 
-Json describe_settings(const RunOptions& options, const std::vector<std::string>& metrics,
-                       Index memory, Index layers) {
-    Json::Array heads, maps;
-    for (const Index head : options.heads) heads.emplace_back(head);
-    for (const auto& [layer, head] : options.maps)
-        maps.emplace_back(layer < 0 ? "all" : fmt::format("{}:{}", layer, head));
-    const Index last = options.last_layer < 0 ? layers - 1 : options.last_layer;
-    Json settings;
-    settings.set("config", options.subject.config).set("n_heads", or_null(options.subject.heads));
-    settings.set("width", or_null(options.subject.width));
-    if (!options.subject.ignore.empty()) settings.set("ignore", lines(options.subject.ignore));
-    if (!options.subject.map.empty()) settings.set("map", options.subject.map);
-    settings.set("input", options.input);
-    if (!options.text.empty()) settings.set("text", options.text);
-    if (!options.text_file.empty()) settings.set("text_file", options.text_file);
-    if (!options.tokenizer.empty()) settings.set("tokenizer", options.tokenizer);
-    if (!options.images.empty()) settings.set("images", options.images);
-    if (!options.preprocessor.empty()) settings.set("preprocessor", options.preprocessor);
-    if (!options.has_input() && options.own_input)
-        settings.set("own_input", options.own_input->origin);
-    settings.set("tokens", options.tokens)
-        .set("samples", options.samples)
-        .set("trials", options.trials);
-    if (!options.loss.empty()) settings.set("loss", options.loss).set("labels", options.labels);
-    settings.set("mask", options.mask)
-        .set("layers", fmt::format("{}:{}", options.first_layer, last));
-    settings.set("heads", std::move(heads)).set("probes", lines(options.probes));
-    settings.set("metrics", lines(metrics)).set("maps", std::move(maps)).set("memory", memory);
-    settings.set("allow_nonfinite", options.allow_nonfinite).set("tolerance", options.tolerance);
-    settings.set("spectra", options.spectra).set("cross_check", options.cross_check);
-    if (!options.trace.given()) return settings;
-    settings.set("attention", options.trace.attention).set("causal", options.trace.causal);
-    if (options.trace.placement) settings.set("placement", name(*options.trace.placement));
-    return settings.set("scale", or_null(options.trace.scale)).set("a2", or_null(options.trace.a2));
-}
-
 Json metric_schema(const Metric& metric) {
     static constexpr std::array<const char*, 7> subjects = {"state",    "step",  "layer", "head",
                                                             "gradient", "curve", "series"};

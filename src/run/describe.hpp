@@ -10,8 +10,6 @@ namespace tsdiag {
 Json describe_model(const Subject& subject, const Totals& totals);
 Json describe_trace_model(const Subject& subject, const TraceOptions& options,
                           const std::vector<std::vector<bool>>& masks, const Totals& totals);
-Json describe_settings(const RunOptions& options, const std::vector<std::string>& metrics,
-                       Index memory, Index layers);
 /// The definition of each metric.
 Json describe_metrics(const std::vector<std::string>& names);
 Json describe_solver(const Totals& totals);

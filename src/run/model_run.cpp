@@ -8,6 +8,7 @@
 #include "budget.hpp"
 #include "describe.hpp"
 #include "hand_out.hpp"
+#include "settings.hpp"
 #include "tsdiag/error.hpp"
 
 namespace tsdiag {
@@ -269,9 +270,9 @@ void ModelRun::describe() {
         const std::optional<double> loss = whole_.loss();
         run.set("loss", losses_->json().set("value", loss ? Json(*loss) : Json()));
     }
-    run.set("settings", describe_settings(options, context_.metrics, context_.memory,
-                                          Index(subject_.spec().blocks.size()))
-                            .set("batch", settings_.batch));
+    run.set("settings",
+            describe_settings(options, {context_.metrics, context_.memory,
+                                        std::ssize(subject_.spec().blocks), settings_.batch}));
     run.set("schema", describe_metrics(context_.metrics));
     run.set("solver", describe_solver(whole_));
 }

@@ -13,6 +13,7 @@
 #include "describe.hpp"
 #include "hand_out.hpp"
 #include "model_run.hpp"
+#include "settings.hpp"
 #include "trace/replay.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/output.hpp"
@@ -312,7 +313,7 @@ void measure_trace(RunContext& context, const Subject& subject) {
     run.set("model", std::move(model));
     run.set("input", input.set("trials", Index(1)));
     run.set("settings",
-            describe_settings(options, context.metrics, context.memory, summary.layers));
+            describe_settings(options, {context.metrics, context.memory, summary.layers}));
     run.set("schema", describe_metrics(context.metrics));
     run.set("solver", describe_solver(measurement.totals()));
 }

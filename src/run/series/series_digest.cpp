@@ -5,7 +5,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "inputs.hpp"
+#include "settings.hpp"
 #include "tsdiag/checkpoint.hpp"
 #include "tsdiag/checkpoint_series.hpp"
 #include "tsdiag/error.hpp"
@@ -75,17 +75,6 @@ void add_path(const fs::path& path, ContentDigest& digest) {
     }
 }
 
-/// A setting that may name a file: "ids:FILE", or the file itself.
-void add_named(const std::string& setting, ContentDigest& digest) {
-    digest.add(setting);
-    const std::size_t colon = setting.find(':');
-    for (const std::string& name :
-         {setting, colon == std::string::npos ? std::string() : setting.substr(colon + 1)}) {
-        std::error_code failed;
-        if (!name.empty() && fs::is_regular_file(name, failed)) add_file(name, digest);
-    }
-}
-
 }  // namespace
 
 std::string contents_digest(const fs::path& checkpoint) {
@@ -101,62 +90,19 @@ std::string contents_digest(const fs::path& checkpoint) {
     return digest.text();
 }
 
-std::string settings_digest(const RunOptions& o) {
+std::string settings_digest(const RunOptions& options) {
     ContentDigest digest;
-    const auto add = [&](const auto& value) { digest.add(fmt::format("{}", value)); };
     digest.add(TSDIAG_VERSION);
-    add_named(o.subject.config, digest);
-    add(o.subject.heads.value_or(-1));
-    add(o.subject.width.value_or(-1));
-    add(o.subject.memory_tokens);
-    for (const std::string& name : o.subject.ignore) digest.add("ignore " + name);
-    if (!o.subject.map.empty()) {
-        digest.add("map");
-        add_named(o.subject.map, digest);
-    }
-    add_named(o.input, digest);
-    if (o.has_text()) {
-        digest.add("text " + o.text);
-        add_named(o.text_file, digest);
-        digest.add(o.tokenizer);  // that of the model is in `contents_digest`
-        if (!o.tokenizer.empty())
-            for (const fs::path& file : tokenizer_files(o.tokenizer)) add_file(file, digest);
-    }
-    if (!o.images.empty()) {
-        digest.add("images " + o.images);
-        std::vector<fs::path> files = picture_files(o.images);
-        const auto most = std::size_t(o.samples > 0 ? o.samples : usual_pictures);
-        if (files.size() > most) files.resize(most);
-        for (const fs::path& file : files) {
+    for (const Setting& setting : settings()) {
+        if (!setting.decides) continue;
+        digest.add(std::string(setting.name));
+        if (const auto value = setting.value(options, {})) digest.add(value->dump());
+        if (!setting.files) continue;
+        for (const fs::path& file : setting.files(options)) {
             digest.add(file.filename().string());
-            digest.add(picture_bytes(file));
+            add_file(file, digest);
         }
-        add_named(o.preprocessor, digest);  // that of the model is in `contents_digest`
     }
-    if (!o.has_input() && o.own_input) digest.add(o.own_input->digest);
-    for (const Index value : {o.tokens, o.samples, o.trials, o.first_layer, o.last_layer})
-        add(value);
-    add(o.seed);
-    digest.add(o.redraw);
-    digest.add(o.loss);
-    add_named(o.labels, digest);
-    add_named(o.mask, digest);
-    for (const Index head : o.heads) add(head);
-    for (const std::string& probe : o.probes) digest.add("probe " + probe);
-    add(o.dtype ? int(*o.dtype) : -1);
-    digest.add(o.device);
-    add(int(o.products));
-    add(int(o.allow_nonfinite));
-    add(o.tolerance);
-    digest.add(o.spectra);
-    add(o.cross_check);
-    for (const auto& [layer, head] : o.maps) digest.add(fmt::format("map {} {}", layer, head));
-    if (!o.trace.given()) return digest.text();
-    digest.add("trace " + o.trace.attention);
-    add(int(o.trace.causal));
-    for (const std::optional<double>& number : {o.trace.scale, o.trace.a2})
-        digest.add(number ? fmt::format("{}", *number) : "none");
-    if (o.trace.placement) digest.add(std::string(name(*o.trace.placement)));
     return digest.text();
 }
 
