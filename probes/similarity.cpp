@@ -125,7 +125,7 @@ class Similarity final : public Probe {
         const bool host = x.backend().host_memory();
         const bool gram =
             std::min(x.rows(), x.cols()) <= (host ? largest_gram_on_host : largest_gram);
-        const double tolerance = settings_.accuracy / 100;
+        const double tolerance = settings_.tolerance / 100;
         const Estimate norm = gram   ? squared_norm_by_gram(cast(x, Type::f64), tolerance)
                               : host ? norm_on_host(x, tolerance)
                                      : norm_by_products(cast(x, Type::f64), tolerance);

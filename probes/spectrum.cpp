@@ -73,7 +73,8 @@ class Spectrum final : public Probe {
         const bool norm = settings_.wants("delta") || (settings_.wants("est1") && !why_no_est1);
         std::optional<Spectra> both;
         if (second && norm && e.op.tokens() >= 2 && !e.op.structure().causal)
-            both = second_eigenvalue_and_norm(e.op, e.memory, settings_.accuracy, settings_.route);
+            both =
+                second_eigenvalue_and_norm(e.op, e.memory, settings_.tolerance, settings_.spectra);
         if (e.op.memory() > 0)
             no_eigenvalues(e, out);
         else if (second)
@@ -131,7 +132,7 @@ class Spectrum final : public Probe {
         if (both) return both->second;
         const bool seen = !diagonals_.empty() && Index(diagonals_[0].size()) == e.op.tokens();
         if (!seen || !e.op.structure().causal)
-            return second_eigenvalue(e.op, e.memory, settings_.accuracy, settings_.route);
+            return second_eigenvalue(e.op, e.memory, settings_.tolerance, settings_.spectra);
         std::vector<Estimate> found;
         for (const std::vector<double>& diagonal : diagonals_)
             found.push_back(second_eigenvalue(diagonal));
@@ -226,9 +227,10 @@ class Spectrum final : public Probe {
 
     void centred_norms(const Attention& e, const std::optional<Spectra>& both,
                        const char* why_no_est1, Sink& out) const {
-        const std::vector<Value> delta = values_of(
-            both ? both->norm : centred_norm(e.op, e.memory, settings_.accuracy, settings_.route),
-            e.layer, "delta");
+        const std::vector<Value> delta =
+            values_of(both ? both->norm
+                           : centred_norm(e.op, e.memory, settings_.tolerance, settings_.spectra),
+                      e.layer, "delta");
         emit_each(out, settings_, e.layer, "delta", e.op.heads(),
                   [&](std::size_t k) { return above_rounding(delta[k], squares_.of(k)); });
         if (!settings_.wants("est1")) return;
@@ -262,7 +264,7 @@ class Spectrum final : public Probe {
     }
 
     void stationary_norms(const Attention& e, Sink& out) const {
-        const std::vector<Contraction> found = stationary_norm(e.op, e.memory, settings_.accuracy);
+        const std::vector<Contraction> found = stationary_norm(e.op, e.memory, settings_.tolerance);
         emit_each(out, settings_, e.layer, "delta_pi", e.op.heads(), [&](std::size_t k) {
             if (!sums_.stochastic(Index(k))) return undefined(sums_.why_not(Index(k)));
             if (!found[k].estimate) return undefined(found[k].why_not);

@@ -65,20 +65,24 @@ struct Diagnostics {
 /// Stands for every layer and head.
 inline constexpr std::pair<Index, Index> every_map{-1, -1};
 
-struct ProbeSettings {
-    std::vector<std::string> metrics = {};           ///< requested ones of the entry's; empty: all
-    std::vector<std::string> by_name = {};           ///< requested by name (lifts limits of size)
-    std::vector<Index> heads = {};                   ///< empty: all
+/// What the user of a run chooses for its probes.
+struct ProbeChoices {
+    std::vector<Index> heads = {};                   ///< measured; empty: all
     std::vector<std::pair<Index, Index>> maps = {};  ///< (layer, head) of attention maps to keep;
                                                      ///< `every_map`: all of what is measured
+    double tolerance = usual_accuracy;               ///< relative, of iterative results
+    std::string spectra = "auto";  ///< the route to lambda2_abs and delta, see `spectral_routes`
+    Index cross_check = 0;         ///< heads a layer whose lambda2_abs is cross-checked
+};
+
+struct ProbeSettings : ProbeChoices {
+    std::vector<std::string> metrics = {};  ///< requested ones of the entry's; empty: all
+    std::vector<std::string> by_name = {};  ///< requested by name (lifts limits of size)
     /// Flops a layer for jac_q_fro, and for jac_k_fro; beyond them, rows are sampled.
     double largest_work = 2e11;
     /// Relative rounding of the elements of a state and of P, where it is coarser than that of
     /// their type: of arrays that were saved in half precision, say.
     double state_rounding = 0, map_rounding = 0;
-    double accuracy = usual_accuracy;    ///< of spectra, relative
-    std::string route = "auto";          ///< of spectra, see `spectral_routes`
-    Index cross_check = 0;               ///< heads a layer whose lambda2_abs gets a second opinion
     Diagnostics* diagnostics = nullptr;  ///< may be null
     bool wants(std::string_view metric) const;
     bool wants_by_name(std::string_view metric) const;

@@ -119,7 +119,7 @@ struct OwnInput {
     std::function<Input(Index sample, Index tokens, const ModelSpec&, const Backend&, Type)> make;
 };
 
-struct RunOptions {
+struct RunOptions : ProbeChoices {
     SubjectOptions subject;
     TraceOptions trace;
     /// "" (by the model), "gaussian", "ids:random", "ids:FILE", "embeddings:FILE", "hidden:FILE",
@@ -149,15 +149,10 @@ struct RunOptions {
         labels;        ///< of `classify`, a text or .npy file with one label a sample; empty: drawn
     std::string mask;  ///< a .npy file, 1 = keep; empty: none
     Index first_layer = 0, last_layer = -1;     ///< measured, inclusive; -1: to the end
-    std::vector<Index> heads;                   ///< measured; empty: all
     std::vector<std::string> probes = {"all"};  ///< see resolve_metrics
     std::vector<const ProbeEntry*>
         own_probes;  ///< beside those of the list, with all their metrics; made for each trial
-    std::vector<std::pair<Index, Index>> maps;  ///< (layer, head) of attention maps to keep
-    double tolerance = usual_accuracy;          ///< relative, of iterative results
-    std::string spectra = "auto";  ///< the route to lambda2_abs and delta, see `spectral_routes`
-    Index cross_check = 0;         ///< heads a layer whose lambda2_abs is cross-checked
-    std::optional<Type> dtype;     ///< none: float32; of a trace: float64 where an array of it is
+    std::optional<Type> dtype;  ///< none: float32; of a trace: float64 where an array of it is
     std::string device = "auto";
     Products products = Products::exact;  ///< of a device
     Index memory = 0;                     ///< bytes available to the run; 0: half of the machine's

@@ -62,22 +62,14 @@ class Measurement::ProfiledSink final : public Sink {
 
 Measurement::Measurement(MeasurementSettings settings, Sink& out)
     : settings_(std::move(settings)), sink_(std::make_unique<ProfiledSink>(out, settings_)) {
-    ProbeSettings common;
-    common.by_name = settings_.by_name;
-    common.heads = settings_.heads;
-    common.maps = settings_.maps;
-    common.state_rounding = settings_.state_rounding;
-    common.map_rounding = settings_.map_rounding;
-    common.accuracy = settings_.accuracy;
-    common.route = settings_.route;
-    common.cross_check = settings_.cross_check;
     for (const ProbeEntry* entry : tsdiag::probes()) {
-        ProbeSettings its = common;
+        ProbeSettings its = settings_.probes;
         its.metrics = wanted(*entry, settings_.metrics);
-        const bool keeps_maps = entry->name == "maps" && !settings_.maps.empty();
+        const bool keeps_maps = entry->name == "maps" && !settings_.probes.maps.empty();
         if (!its.metrics.empty() || keeps_maps) wanted_.emplace_back(entry, std::move(its));
     }
-    for (const ProbeEntry* entry : settings_.own_probes) wanted_.emplace_back(entry, common);
+    for (const ProbeEntry* entry : settings_.own_probes)
+        wanted_.emplace_back(entry, settings_.probes);
     const auto needed = [&](Needs one) {
         return std::ranges::any_of(wanted_,
                                    [&](const auto& w) { return has(w.first->needs, one); });

@@ -19,16 +19,10 @@ namespace tsdiag {
 
 /// Settings of a measurement.
 struct MeasurementSettings {
-    std::vector<std::string> metrics;  ///< resolved names of metrics and curves
-    std::vector<std::string> by_name;
+    std::vector<std::string> metrics;           ///< resolved names of metrics and curves
+    ProbeSettings probes;                       ///< of all, but for `metrics`
     std::vector<const ProbeEntry*> own_probes;  ///< in addition to the registered ones
-    std::vector<Index> heads;                   ///< empty: all
-    std::vector<std::pair<Index, Index>> maps;
     bool allow_nonfinite = false;
-    double state_rounding = 0, map_rounding = 0;  ///< as those of `ProbeSettings`
-    double accuracy = usual_accuracy;             ///< of spectra
-    std::string route = "auto";
-    Index cross_check = 0;
     Index first_heard = 0;  ///< layers before it are computed alike, but known: they say nothing
     Index layers = 0, samples = 1, trials = 1;                   ///< for progress
     std::function<void(double fraction, Index layer)> progress;  ///< may be empty

@@ -297,8 +297,9 @@ void measure_trace(RunContext& context, const Subject& subject) {
     mark_phase(options, "open");
     context.phases.begin("measure");
     MeasurementSettings measured = measurement_settings(context, summary.layers, settings.samples);
-    measured.state_rounding = std::max(measured.state_rounding, summary.state_rounding);
-    measured.map_rounding = std::max(measured.map_rounding, summary.map_rounding);
+    ProbeSettings& probes = measured.probes;
+    probes.state_rounding = std::max(probes.state_rounding, summary.state_rounding);
+    probes.map_rounding = std::max(probes.map_rounding, summary.map_rounding);
     Measurement measurement(std::move(measured), context.result.table);
     Replayed replayed = replay(*subject.file, context.backend, measurement, settings);
     std::ranges::move(replayed.notes, std::back_inserter(context.warnings));

@@ -87,17 +87,13 @@ MeasurementSettings measurement_settings(const RunContext& context, Index layers
     const RunOptions& options = context.options;
     MeasurementSettings settings;
     settings.metrics = context.metrics;
-    settings.by_name = named(options.probes);
+    static_cast<ProbeChoices&>(settings.probes) = options;
+    settings.probes.by_name = named(options.probes);
     settings.own_probes = options.own_probes;
-    settings.heads = options.heads;
-    settings.maps = options.maps;
     settings.allow_nonfinite = options.allow_nonfinite;
     if (options.products != Products::exact)
-        settings.state_rounding = settings.map_rounding =
+        settings.probes.state_rounding = settings.probes.map_rounding =
             options.products == Products::tf32 ? 0x1p-11 : 0x1p-8;
-    settings.accuracy = options.tolerance;
-    settings.route = options.spectra;
-    settings.cross_check = options.cross_check;
     settings.layers = options.last_layer < 0 ? layers : options.last_layer + 1;
     settings.samples = samples;
     settings.trials = options.trials;

@@ -149,7 +149,9 @@ TEST_P(EveryProbe, DoesNotDependOnWhatElseIsWanted) {
 
 TEST_P(EveryProbe, SecondSampleIsNotDisturbedByTheFirst) {
     const FullLayer scene;
-    const auto probe = GetParam()->make({.maps = {{0, 1}}});
+    ProbeSettings settings;
+    settings.maps = {{0, 1}};
+    const auto probe = GetParam()->make(settings);
     Table first, second;
     drive(*probe, GetParam()->needs, scene.layer, first);
     drive(*probe, GetParam()->needs, scene.layer, second);
