@@ -77,6 +77,13 @@ class EffectiveRank final : public Probe {
     bool by_name_;
 };
 
+/// Copies and workspace of Eigen's BDCSVD; larger ones only if requested by name.
+MetricBytes svd_bytes(const MetricSizes& s) {
+    const double rank = std::min({s.tokens, s.width, double(largest_side)});
+    return {.work = s.tokens * s.width * (5 * sizeof(double) + s.element) +
+                    4 * rank * rank * sizeof(double)};
+}
+
 constexpr Metric effective_rank_metrics[] = {
     {.name = metric::effective_rank,
      .symbol = "erank(X)",
@@ -86,7 +93,8 @@ constexpr Metric effective_rank_metrics[] = {
      .undefined = "X = 0; min(n, d) > 1024, unless requested by name",
      .of = Of::layer,
      .stage = "out",
-     .show = Show::everywhere}};
+     .show = Show::everywhere,
+     .bytes = svd_bytes}};
 
 }  // namespace
 

@@ -76,6 +76,12 @@ std::vector<MeanRow> mean_rows(const Attention& e, const RowSums& sums) {
     return e.derived.of<MeanRows>([&] { return MeanRows{find_mean_rows(e, sums)}; }).rows;
 }
 
+MetricBytes mixing_bytes(const MetricSizes& s) {
+    const double n = s.tokens, d = s.width;
+    const double columns = std::min(d, std::max(128.0, double(1 << 21) / (s.heads * n)));
+    return {.work = s.rows + 4 * n * d * sizeof(double) + 2 * s.heads * n * columns * s.element};
+}
+
 std::vector<Value> omegas(const std::vector<MeanRow>& rows, const StateMoments& x,
                           const RowSums& sums) {
     std::vector<Value> values;
@@ -235,6 +241,12 @@ class Mixing final : public Probe {
     Squares squares_;
 };
 
+MetricBytes spread_bytes(const MetricSizes& s) {
+    MetricBytes out = mixing_bytes(s);
+    out.shared = token_spread_bytes(s);
+    return out;
+}
+
 constexpr Metric mixing_metrics[] = {
     {.name = metric::omega,
      .symbol = "|eᵀPΠ₂X|/|eᵀX|",
@@ -244,7 +256,8 @@ constexpr Metric mixing_metrics[] = {
      .undefined =
          "e^T X = 0, below the rounding of X, rows do not sum to 1, P is over channels or has "
          "keys of a memory",
-     .show = Show::page},
+     .show = Show::page,
+     .bytes = mixing_bytes},
     {.name = "mu1",
      .symbol = "μ₁",
      .definition = "|Pi1 P X|_F / |Pi1 X|_F",
@@ -252,13 +265,15 @@ constexpr Metric mixing_metrics[] = {
      .range = ">= 0",
      .undefined =
          "the denominator is 0 or below the rounding of X, P is over channels or has keys of "
-         "a memory"},
+         "a memory",
+     .bytes = mixing_bytes},
     {.name = "mu2",
      .symbol = "μ₂",
      .definition = "|Pi2 P X|_F / |Pi2 X|_F",
      .source = "[TSE] (10)",
      .range = ">= 0",
-     .undefined = "as mu1"},
+     .undefined = "as mu1",
+     .bytes = spread_bytes},
     {.name = metric::est_mu,
      .symbol = "est_mu",
      .definition = "(1 + a2 m1) / (1 + a2 m2) - 1, m_i = |Pi_i P X|_F^2 / |Pi_i R|_F^2: "
@@ -266,7 +281,8 @@ constexpr Metric mixing_metrics[] = {
      .range = ">= -1",
      .undefined =
          "P V is normalised or gated, V is latent, a denominator is 0 or below the rounding "
-         "of R, P is over channels or has keys of a memory"}};
+         "of R, P is over channels or has keys of a memory",
+     .bytes = spread_bytes}};
 
 }  // namespace
 

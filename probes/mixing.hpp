@@ -28,4 +28,7 @@ std::vector<MeanRow> mean_rows(const Attention& e, const RowSums& sums);
 std::vector<Value> omegas(const std::vector<MeanRow>& rows, const StateMoments& x,
                           const RowSums& sums);
 
+/// Of X in float64 four times, and of P X of all heads in blocks of columns.
+MetricBytes mixing_bytes(const MetricSizes& sizes);
+
 }  // namespace tsdiag::probe

@@ -285,8 +285,7 @@ KeyDerivative::KeyDerivative(const Tensor& input, const Projections& projections
     q_ = near_one(stretched(projections, projections.q), exponent_);
     x_ = near_one(input, exponent_);
     const Index n = x_.rows();
-    constexpr Index largest_gram = 4096;
-    const bool distances = factor_.consecutive && !factor_.normed && n <= largest_gram;
+    const bool distances = factor_.consecutive && !factor_.normed && n <= most_distances;
     has_gram_ = n < 2 * x_.cols() || distances;
     input_squares_ = row_sum(square(x_)).reshape({1, 1, n});
     if (factor_.normed) {

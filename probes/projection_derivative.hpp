@@ -57,6 +57,9 @@ struct LogitFactor {
 LogitFactor query_factor(const Projections& projections);
 LogitFactor key_factor(const Projections& projections);
 
+/// Tokens up to which rotated keys are differentiated by a Gram matrix of the tokens.
+constexpr Index most_distances = 4096;
+
 /// |dP_i/dW_Q|^2 of rows.
 class QueryDerivative {
   public:

@@ -1,9 +1,11 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "projection_derivative.hpp"
+#include "row_spread.hpp"
 #include "tsdiag/intervals.hpp"
 
 /// |dP/dW_Q|_F and |dP/dW_K|_F at fixed input.  [POLY] Thm 4.4
@@ -148,6 +150,22 @@ class ProjectionJacobians final : public Probe {
 
 constexpr double jacobian_seconds = 2.9e-7;  ///< seconds of one core for an entry of P
 
+/// Sums of a block of rows of all heads.
+double block_bytes(const MetricSizes& s) {
+    return 12 * std::max(double(1 << 17), 8 * s.heads * s.tokens) * sizeof(double);
+}
+MetricBytes query_bytes(const MetricSizes& s) {
+    return {.work = 6 * s.tokens * s.columns * sizeof(double) + block_bytes(s)};
+}
+MetricBytes key_bytes(const MetricSizes& s) {
+    const double n = s.tokens, d = s.width;
+    const bool gram = n < 2 * d || (s.rotated && !s.normed && n <= double(most_distances));
+    const double grams = !gram ? 0 : s.rotated && s.normed ? 3 : 1;
+    return {
+        .work = (4 * n * s.columns + 2 * n * d + grams * n * n) * sizeof(double) + block_bytes(s),
+        .shared = token_spread_bytes(s)};
+}
+
 constexpr Metric projection_jacobians_metrics[] = {
     {.name = "jac_q_fro",
      .symbol = "|dP/dW_Q|_F",
@@ -157,7 +175,8 @@ constexpr Metric projection_jacobians_metrics[] = {
      .range = ">= 0",
      .undefined = "there are no projections, P is not a function of scale q k^T only, q and k are "
                   "normalised across heads, or P is over channels",
-     .seconds = jacobian_seconds},
+     .seconds = jacobian_seconds,
+     .bytes = query_bytes},
     {.name = "jac_k_fro",
      .symbol = "|dP/dW_K|_F",
      .definition = "|dP/dW_K|_F at fixed input, as jac_q_fro; W the rows of the head (of its "
@@ -165,7 +184,8 @@ constexpr Metric projection_jacobians_metrics[] = {
      .source = "[POLY] Thm 4.4",
      .range = ">= 0",
      .undefined = "as jac_q_fro",
-     .seconds = jacobian_seconds}};
+     .seconds = jacobian_seconds,
+     .bytes = key_bytes}};
 
 }  // namespace
 

@@ -184,4 +184,11 @@ const TokenSpread& token_spread(const Attention& e) {
     });
 }
 
+double token_spread_bytes(const MetricSizes& s) {
+    if (s.element != sizeof(float)) return 0;
+    const double n = s.tokens, d = s.width;
+    const double gram = n < 2 * d ? n * n * s.element : 0;
+    return n * d * (sizeof(double) + s.element) + gram + 12 * s.heads * n * sizeof(double);
+}
+
 }  // namespace tsdiag::probe

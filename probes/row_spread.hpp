@@ -66,5 +66,7 @@ struct TokenSpread {
 /// Whether P and X are of the kind, and the cost is less than 2e11 flops.
 bool has_token_spread(const Attention& e);
 const TokenSpread& token_spread(const Attention& e);
+/// Of float32: tokens in two types, their Gram matrix, and six sums a row, twice.
+double token_spread_bytes(const MetricSizes& sizes);
 
 }  // namespace tsdiag::probe

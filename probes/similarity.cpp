@@ -140,6 +140,15 @@ class Similarity final : public Probe {
     ProbeSettings settings_;
 };
 
+/// A Gram matrix and its copy, or the vectors of an iteration.
+MetricBytes norm_bytes(const MetricSizes& s) {
+    constexpr double vectors = 640;
+    const double rank = std::min(s.tokens, s.width);
+    const double beside = rank <= double(largest_gram) ? 2 * rank : 2 * vectors;
+    return {.work =
+                s.tokens * s.width * (sizeof(double) + s.element) + beside * rank * sizeof(double)};
+}
+
 constexpr Metric similarity_metrics[] = {
     {.name = metric::t_sim,
      .symbol = "t_sim",
@@ -188,7 +197,8 @@ constexpr Metric similarity_metrics[] = {
      .undefined = "X = 0",
      .of = Of::state,
      .stage = "out",
-     .show = Show::trajectory}};
+     .show = Show::trajectory,
+     .bytes = norm_bytes}};
 
 }  // namespace
 

@@ -292,6 +292,16 @@ class Spectrum final : public Probe {
 
 constexpr double spectrum_seconds = 6e-8;  ///< seconds of one core for an entry of P
 
+/// 32 vectors of an iteration with P, and as many with P^T, real and imaginary.
+MetricBytes krylov_bytes(const MetricSizes& s) {
+    return {.vectors = 2 * 2 * 32 * s.heads * s.side * sizeof(double)};
+}
+MetricBytes krylov_and_mixing_bytes(const MetricSizes& s) {
+    MetricBytes out = mixing_bytes(s);
+    out.vectors = krylov_bytes(s).vectors;
+    return out;
+}
+
 constexpr Metric spectrum_metrics[] = {
     {.name = metric::lambda2_abs,
      .symbol = "|λ₂(P)|",
@@ -301,7 +311,8 @@ constexpr Metric spectrum_metrics[] = {
      .undefined = "n < 2, below the rounding of P, or P has keys of a memory",
      .core = true,
      .show = Show::everywhere,
-     .seconds = spectrum_seconds},
+     .seconds = spectrum_seconds,
+     .bytes = krylov_bytes},
     {.name = metric::lambda2_check,
      .symbol = "|λ₂ - λ₂'|/max",
      .definition = "|lambda2_abs - l| / max(lambda2_abs, l), l recomputed by the library Spectra, "
@@ -317,13 +328,15 @@ constexpr Metric spectrum_metrics[] = {
      .range = "[0, 1]",
      .undefined = "rows of P do not sum to 1, or lambda2_abs is undefined",
      .core = true,
-     .seconds = spectrum_seconds},
+     .seconds = spectrum_seconds,
+     .bytes = krylov_bytes},
     {.name = "gap",
      .symbol = "1 - |λ₂|",
      .definition = "1 - |lambda_2|",
      .range = "[0, 1]",
      .undefined = "as spectral_gap",
-     .seconds = spectrum_seconds},
+     .seconds = spectrum_seconds,
+     .bytes = krylov_bytes},
     {.name = metric::delta,
      .symbol = "|Π₂P|₂",
      .definition = "|Pi2 P|_2",
@@ -332,7 +345,8 @@ constexpr Metric spectrum_metrics[] = {
      .undefined = "below the rounding of P",
      .core = true,
      .show = Show::everywhere,
-     .seconds = spectrum_seconds},
+     .seconds = spectrum_seconds,
+     .bytes = krylov_bytes},
     {.name = metric::est1,
      .symbol = "est1",
      .definition = "((1 - omega)^2 - delta^2) a2 / (1 + a2 delta^2)",
@@ -340,7 +354,8 @@ constexpr Metric spectrum_metrics[] = {
      .range = ">= -1",
      .undefined = "pre-norm, P V is normalised or gated, omega >= 1, omega is undefined, or P is "
                   "over channels",
-     .seconds = spectrum_seconds},
+     .seconds = spectrum_seconds,
+     .bytes = krylov_and_mixing_bytes},
     {.name = metric::est2,
      .symbol = "est2",
      .definition = "a2 (1 - |lambda_2|^2) / (1 + a2 |lambda_2|^2)",
@@ -348,7 +363,8 @@ constexpr Metric spectrum_metrics[] = {
      .range = "[0, a2]",
      .undefined = "pre-norm, P V is normalised or gated, spectral_gap is undefined, or P is over "
                   "channels",
-     .seconds = spectrum_seconds},
+     .seconds = spectrum_seconds,
+     .bytes = krylov_bytes},
     {.name = "delta_pi",
      .symbol = "|P - 1πᵀ|_π",
      .definition =

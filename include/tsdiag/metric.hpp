@@ -4,8 +4,8 @@
 #include <string_view>
 
 /// Definitions of the numbers in the tables.  A probe declares its metrics; docs/metrics.md,
-/// `tsdiag list metrics`, the summaries, axes and tooltips, the schema of run.json and the estimate
-/// of time are generated from the declarations.
+/// `tsdiag list metrics`, the summaries, axes and tooltips, the schema of run.json and the
+/// estimates of time and memory are generated from the declarations.
 namespace tsdiag {
 
 /// What a metric describes, which determines its `Place`.
@@ -30,6 +30,22 @@ enum class Show : unsigned {
 constexpr Show operator|(Show a, Show b) { return Show(unsigned(a) | unsigned(b)); }
 constexpr bool has(Show set, Show one) { return (unsigned(set) & unsigned(one)) != 0; }
 
+/// The sizes of a layer that decide how much memory a metric needs.
+struct MetricSizes {
+    double tokens = 1, side = 1;               ///< side: rows of P
+    double width = 0, heads = 1, columns = 0;  ///< columns: of the queries of all heads
+    double element = 4;                        ///< bytes of a number of the model
+    double rows = 0;                           ///< bytes of a block of rows of P
+    bool rotated = false, normed = false;      ///< queries and keys
+};
+/// Bytes beside a state and a block of rows of P.
+struct MetricBytes {
+    double work = 0;  ///< while it is computed; metrics are computed one after another
+    double shared =
+        0;  ///< of all metrics that have this, while the attention of a layer is measured
+    double vectors = 0;  ///< of an iteration, where P is not kept
+};
+
 struct Metric {
     std::string_view name = {};        ///< in the tables: [a-z0-9_]
     std::string_view symbol = {};      ///< on an axis: "|λ₂(P)|"
@@ -46,6 +62,7 @@ struct Metric {
     /// 512 tokens and 64 columns a head.  Metrics of one probe share their work.
     double seconds = 0, seconds_times_tokens = 0;
     std::int64_t most_tokens = 0;  ///< beyond, computed only on request by name; 0: no limit
+    MetricBytes (*bytes)(const MetricSizes& sizes) = nullptr;  ///< null: none
 };
 
 /// All metrics: those of the probes in their order, then those of logged series.

@@ -101,8 +101,8 @@ int run_series(const ProbeOptions& probe, const std::string& out) {
     if (job.computes_units_only() && !makes_result(probe.split))
         return compute_units(probe, series, finished, job, out);
 
-    OutputFolder directory(out, result_plan(probe.force));
-    finish_output(directory.folder() / parts_folder);
+    ResultWriter writer(out, probe.force);
+    finish_output(writer.place() / parts_folder);
     for (std::size_t i = 0; i < digests.size(); ++i)
         if (!finished[i])
             OutputFolder(place_of(series.members[i]), part_plan());  // refuse it early
@@ -134,16 +134,14 @@ int run_series(const ProbeOptions& probe, const std::string& out) {
     }
     bar.clear();
 
-    Table table(series.name);
-    for (const SeriesPart& part : done) table.append(part.metrics, part.curves);
-    Json run = series_run(series, done, table);
-    write_tables({table, run}, directory.temporary());
+    RunResult result{Table(series.name), {}};
+    const Table& table = result.table;
+    for (const SeriesPart& part : done) result.table.append(part.metrics, part.curves);
+    Json& run = result.run = series_run(series, done, table);
+    ResultWriter::Draw draw;
     if (!probe.no_report)
-        for (const std::string& line : write_report(table, run, directory.temporary(), probe.look))
-            if (!probe.quiet) say("tsdiag: " + printable(line));
-    write_description(run, directory.temporary());
-    require_unchanged_files();
-    directory.commit();
+        draw = [&](const fs::path& folder) { return write_report(table, run, folder, probe.look); };
+    writer.write(result, draw, probe.quiet);
     job.finish_result(probe.quiet);
     print_json("probe", Json()
                             .set("out", out)
@@ -159,8 +157,7 @@ int run_series(const ProbeOptions& probe, const std::string& out) {
     for (const Json& line : run["warnings"].array())
         print("! " + wrapped(printable(line.string()), terminal_width(), 2) + "\n");
     print(findings_text(series_verdict(table, run), probe.verbose));
-    const char* made = probe.no_report ? "metrics.csv" : "report.html";
-    print(fmt::format("\n{}\n", styled(printable((fs::path(out) / made).string()), Style::bold)));
+    print_place(out, !probe.no_report);
     return 0;
 }
 

@@ -89,6 +89,50 @@ void write_description(Json run, const fs::path& folder, const char* name,
     write_atomically(folder / name, run.dump(2) + "\n");
 }
 
+ResultWriter::ResultWriter(const fs::path& out, bool force) : folder_(out, result_plan(force)) {}
+
+void ResultWriter::write_tables(const RunResult& result) const {
+    tsdiag::write_tables(result, folder());
+}
+
+void ResultWriter::write_page(Json& run, const Draw& draw, bool quiet) const {
+    Phases phases;
+    phases.begin("report");
+    const std::vector<std::string> undrawn = draw(folder());
+    phases.end();
+    const auto append = [&run](const char* key, const Json& more) {
+        Json all = run[key].is_array() ? run[key] : Json(Json::Array());
+        run.set(key, all.push(more));
+    };
+    for (const std::string& line : undrawn) {
+        if (!quiet) say("tsdiag: " + printable(line));
+        append("warnings", line);
+    }
+    if (run.contains("phases")) append("phases", phases.json().array().front());
+}
+
+void ResultWriter::commit(const Json& run) {
+    require_unchanged_files();
+    commit_compared(run);
+}
+
+void ResultWriter::commit_compared(const Json& run) {
+    write_description(run, folder());
+    folder_.commit();
+}
+
+void ResultWriter::write(RunResult& result, const Draw& draw, bool quiet) {
+    write_tables(result);
+    if (!result.run.contains("warnings")) result.run.set("warnings", Json::Array());
+    if (draw) write_page(result.run, draw, quiet);
+    commit(result.run);
+}
+
+void print_place(const fs::path& out, bool has_page) {
+    const fs::path made = out / (has_page ? "report.html" : "metrics.csv");
+    print(fmt::format("\n{}\n", styled(printable(made.string()), Style::bold)));
+}
+
 Json read_description(const fs::path& folder) {
     const fs::path file = folder / "run.json";
     Json run = file_json(file, "a file written by tsdiag", longest_result);

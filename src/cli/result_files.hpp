@@ -1,6 +1,8 @@
 #pragma once
 #include <filesystem>
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "tsdiag/output.hpp"
 #include "tsdiag/run.hpp"
@@ -18,6 +20,35 @@ Json described(const Json& body);
 /// `tables_folder`, with which `report` verifies them.
 void write_description(Json run, const std::filesystem::path& folder, const char* name = "run.json",
                        const std::filesystem::path& tables_folder = {});
+
+/// A result while it is written: its tables, its page, its description, then all of it at once in
+/// its place.
+class ResultWriter {
+  public:
+    /// Refuses what is in the way.
+    ResultWriter(const std::filesystem::path& out, bool force);
+
+    const std::filesystem::path& place() const { return folder_.folder(); }
+    /// What is written before `commit` stands here.
+    const std::filesystem::path& folder() const { return folder_.temporary(); }
+    void write_tables(const RunResult& result) const;
+    /// Writes page and figures into a folder; returns what could not be drawn.
+    using Draw = std::function<std::vector<std::string>(const std::filesystem::path& folder)>;
+    /// Says what could not be drawn, unless `quiet`, and adds it to the warnings of `run`, and the
+    /// time to its phases.
+    void write_page(Json& run, const Draw& draw, bool quiet) const;
+    /// Throws where a file that was read has changed since.
+    void commit(const Json& run);
+    /// Of files that were compared when they had been read.
+    void commit_compared(const Json& run);
+    /// Tables, page and `commit`; `draw` may be empty.
+    void write(RunResult& result, const Draw& draw, bool quiet);
+
+  private:
+    OutputFolder folder_;
+};
+/// Where the reader begins.
+void print_place(const std::filesystem::path& out, bool has_page);
 
 /// Reads run.json of a folder.  Throws `FormatError` where it is missing, or where the digest of a
 /// table differs.

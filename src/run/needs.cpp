@@ -37,49 +37,29 @@ bool read_in_place(const Subject& subject, Type type) {
            });
 }
 
-bool any(const RunSizes& s, std::initializer_list<std::string_view> names) {
-    return std::ranges::find_first_of(s.metrics, names) != s.metrics.end();
-}
-
-/// Bytes that metrics share while a layer's attention is measured in float32: tokens in two types,
-/// their Gram matrix, and six sums a row, twice.
-double token_spread(const RunSizes& s) {
-    if (s.bytes != 4 || !any(s, {metric::mu2, metric::est_mu, metric::jac_k_fro})) return 0;
-    const double n = double(s.tokens), d = double(s.width), h = double(s.heads);
-    const double gram = n < 2 * d ? n * n * double(s.bytes) : 0;
-    return n * d * (wide + double(s.bytes)) + gram + 12 * h * n * wide;
-}
-
-/// Bytes of the metric that needs the most; metrics are computed one after the other.
-double largest_metric(const RunSizes& s) {
-    const double n = double(s.tokens), side = side_of(s), d = double(s.width), h = double(s.heads);
-    const double b = double(s.bytes), columns = double(s.columns);
+/// The greatest bytes of the metrics, of each kind.
+MetricBytes bytes_of_metrics(const RunSizes& s) {
+    const double side = side_of(s), element = double(s.bytes), heads = double(s.heads);
+    MetricSizes sizes{.tokens = double(s.tokens),
+                      .side = side,
+                      .width = double(s.width),
+                      .heads = heads,
+                      .columns = double(s.columns),
+                      .element = element,
+                      .rotated = s.rotated,
+                      .normed = s.normed};
     // Rows of P, by the sizes alone, with logits and slope (AttentionOperator::rows_at_once).
-    const double rows = std::max(8 * mib, 64 * 3 * h * side * b);
-    double most = rows;
-    if (any(s, {metric::omega, metric::mu1, metric::mu2, metric::est_mu, metric::est1})) {
-        const double chunk = std::min(d, std::max(128.0, double(1 << 21) / (h * n)));
-        most = std::max(most, rows + 4 * n * d * wide + 2 * h * n * chunk * b);
+    sizes.rows = std::max(8 * mib, 64 * 3 * heads * side * element);
+    MetricBytes most{.work = sizes.rows};
+    for (const std::string& name : s.metrics) {
+        const Metric* metric = find_metric(name);
+        if (!metric || !metric->bytes) continue;
+        const MetricBytes one = metric->bytes(sizes);
+        most.work = std::max(most.work, one.work);
+        most.shared = std::max(most.shared, one.shared);
+        most.vectors = std::max(most.vectors, one.vectors);
     }
-    if (any(s, {metric::effective_rank})) {            // copies and workspace of Eigen's BDCSVD
-        const double rank = std::min({n, d, 1024.0});  // larger ones only if requested by name
-        most = std::max(most, n * d * (5 * wide + b) + 4 * rank * rank * wide);
-    }
-    if (any(s, {metric::stable_rank})) {
-        constexpr double largest_gram = 1024, vectors = 640;
-        const double rank = std::min(n, d);
-        most = std::max(most, n * d * (wide + b) +
-                                  (rank <= largest_gram ? 2 * rank : 2 * vectors) * rank * wide);
-    }
-    const double block = 12 * std::max(double(1 << 17), 8 * h * n) * wide;
-    if (any(s, {metric::jac_q_fro})) most = std::max(most, 6 * n * columns * wide + block);
-    if (any(s, {metric::jac_k_fro})) {
-        const bool gram = n < 2 * d || (s.rotated && !s.normed && n <= 4096);
-        const double grams = !gram ? 0 : s.rotated && s.normed ? 3 : 1;
-        most = std::max(most,
-                        4 * n * columns * wide + 2 * n * d * wide + grams * n * n * wide + block);
-    }
-    return most + token_spread(s);
+    return most;
 }
 
 /// Bytes of the reverse sweep of one sample.
@@ -158,15 +138,13 @@ MemoryNeeds needs_of(const RunSizes& s) {
                    std::max(states_of_a_layer(s), 3 * double(s.pixels) * b);
     // Bytes of a row of the table, in memory and as text.
     constexpr double row = 1024;
-    needs.metrics = largest_metric(s) + double(s.maps) * side * side * wide +
+    const MetricBytes metrics = bytes_of_metrics(s);
+    needs.metrics = metrics.work + metrics.shared + double(s.maps) * side * side * wide +
                     double(s.layers) * (h + 8) * double(s.metrics.size()) * row;
     if (s.gradients) needs.metrics = std::max(needs.metrics, sweep(s));
     const double of_p = 3 * h * side * b;  // a row of all heads, with logits and slope
     needs.blocks = std::max(8 * mib, 2 * double(rows_of_a_product(of_p)) * of_p);
-    // 32 vectors of a Krylov method, where P is not kept.
-    if (any(s, {metric::lambda2_abs, metric::spectral_gap, metric::gap, metric::delta, metric::est1,
-                metric::est2}))
-        needs.blocks = std::max(needs.blocks, 2 * 2 * 32 * h * side * wide);
+    needs.blocks = std::max(needs.blocks, metrics.vectors);
     return needs;
 }
 

@@ -1,5 +1,7 @@
 #include <gmock/gmock.h>
 
+#include <map>
+
 #include "program.hpp"
 #include "tsdiag/json.hpp"
 
@@ -49,6 +51,25 @@ TEST_F(Watch, OnceGivesWhatProbeGives) {
                   .code,
               0);
     EXPECT_EQ(file("watched/metrics.csv"), file("probed/metrics.csv"));
+}
+
+/// --figure-width reaches the figures.
+TEST_F(Watch, DrawsAsProbeDraws) {
+    init_equal(1);
+    init("run/checkpoint-200", "2");
+    const auto drawn = [&](const std::vector<std::string>& command, const std::string& out) {
+        const std::vector<std::string> all = {"--tokens",       "8",    "--probes", "t_sim",
+                                              "--figure-width", "82mm", "--out",    out};
+        const Finished done = tsdiag(folder, with(command, all));
+        EXPECT_EQ(done.code, 0) << done.err;
+        std::map<std::string, std::string> files;
+        for (const auto& entry : fs::directory_iterator(fs::path(folder / out) / "figures"))
+            files[entry.path().filename()] = read_file(entry.path());
+        return files;
+    };
+    const auto watched = drawn({"watch", "run", "--once", "--settle", "0"}, "watched");
+    EXPECT_FALSE(watched.empty());
+    EXPECT_EQ(watched, drawn({"probe", "run"}, "probed"));
 }
 
 TEST_F(Watch, OnceTellsWhatIsNotMeasuredYet) {

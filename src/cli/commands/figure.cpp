@@ -121,10 +121,6 @@ std::string summary_of(const Study& page) {
     return aligned(rows, 4);
 }
 
-OutputFolder directory_of(const FigureCommand& command, const ExperimentEntry& entry) {
-    return OutputFolder(fs::path(command.out) / entry.name, result_plan(command.force));
-}
-
 /// What determines the records of an experiment.
 std::string settings_of(const ExperimentEntry& entry, const ExperimentOptions& options) {
     Json all;
@@ -158,24 +154,19 @@ Json make(const FigureCommand& command, const ExperimentEntry& entry, Experiment
     }
     if (!entry.timed) options.units = &job.units();
     if (job.computes_units_only()) return compute_units(command, entry, options, job);
-    OutputFolder directory = directory_of(command, entry);
+    ResultWriter writer(result_folder, command.force);
     ProgressBar bar(command.quiet, command.verbose);
     options.progress = [&bar](const Progress& progress) { bar.update(progress); };
     RunResult result = perform(entry, options);
     bar.clear();
     result.run = described(result.run);
-    write_tables(result, directory.temporary());
     const Study page = study(entry, result, options);
-    Json::Array undrawn;
-    for (const std::string& line :
-         write_study(page, result.table, result.run, directory.temporary(), command.look)) {
-        if (!command.quiet) say("tsdiag: " + printable(line));
-        undrawn.emplace_back(line);
-    }
-    result.run.set("warnings", std::move(undrawn));
-    write_description(result.run, directory.temporary());
-    require_unchanged_files();
-    directory.commit();
+    writer.write(
+        result,
+        [&](const fs::path& folder) {
+            return write_study(page, result.table, result.run, folder, command.look);
+        },
+        command.quiet);
     job.finish_result(command.quiet);
     const double seconds = result.run["phases"].array().front()["seconds"].number();
     Json output = head_json(entry);
@@ -247,7 +238,7 @@ int FigureCommand::run() const {
             model));
     // Invalid options are refused before any work.
     for (const ExperimentEntry* entry : all) {
-        if (makes_result(split)) directory_of(*this, *entry);
+        if (makes_result(split)) ResultWriter(fs::path(out) / entry->name, force);
         const ExperimentOptions options = options_for(*this, *entry, all);
         const ExperimentSetting setting(*entry, options);
     }

@@ -109,23 +109,19 @@ GradientsCommand::GradientsCommand(CLI::App& app) {
 }
 
 int GradientsCommand::run() const {
-    OutputFolder directory(out, result_plan(force));
+    ResultWriter writer(out, force);
     std::vector<LoggedSeries> all;
     for (const std::string& file : files)
         for (LoggedSeries& one : read_training_log(file, log)) all.push_back(std::move(one));
     LogSummary summary = summarise_logs(all, dispersion);
-    Json run = with_settings(described(summary.run), *this);
-    write_tables({summary.table, run}, directory.temporary());
-    Json::Array undrawn;
+    RunResult result{summary.table, with_settings(described(summary.run), *this)};
+    const Json& run = result.run;
+    ResultWriter::Draw draw;
     if (!no_report)
-        for (const std::string& line :
-             write_log_report(summary.table, run, directory.temporary(), look)) {
-            if (!quiet) say("tsdiag: " + printable(line));
-            undrawn.emplace_back(line);
-        }
-    run.set("warnings", std::move(undrawn));
-    write_description(run, directory.temporary());
-    directory.commit();
+        draw = [&](const fs::path& folder) {
+            return write_log_report(summary.table, run, folder, look);
+        };
+    writer.write(result, draw, quiet);
     print_json("gradients", Json()
                                 .set("out", out)
                                 .set("series", series_json(summary))
@@ -137,8 +133,7 @@ int GradientsCommand::run() const {
         print(styled(warns ? "! " : "- ", warns ? Style::warning : Style::plain) +
               wrapped(printable(finding.text), terminal_width(), 2) + "\n");
     }
-    const char* made = no_report ? "metrics.csv" : "report.html";
-    print(fmt::format("\n{}\n", styled(printable((fs::path(out) / made).string()), Style::bold)));
+    print_place(out, !no_report);
     return 0;
 }
 

@@ -50,12 +50,6 @@ std::string settings_of_run(const RunOptions& options) {
                        settings_digest(options));
 }
 
-void append(Json& run, std::string_view key, const Json::Array& more) {
-    Json::Array all = run[key].array();
-    all.insert(all.end(), more.begin(), more.end());
-    run.set(std::string(key), std::move(all));
-}
-
 }  // namespace
 
 std::string default_directory(const std::string& model) {
@@ -110,8 +104,8 @@ int ProbeCommand::run() const {
     RunOptions options = with_held_out(probe).run;
     options.subject.model = the_model(probe.models.front());
     SplitJob job(probe.split, out, settings_of_run(options), options.device);
-    std::optional<OutputFolder> directory;
-    if (makes_result(probe.split)) directory.emplace(out, result_plan(probe.force));
+    std::optional<ResultWriter> writer;
+    if (makes_result(probe.split)) writer.emplace(out, probe.force);
     // One process makes a single pass over its samples, parts of which would read the weights anew:
     // it keeps the layers of one sample, and the units that others have begun.
     if (job.computes_units_only() || job.begun() || options.trials > 1 || !probe.profile)
@@ -129,27 +123,18 @@ int ProbeCommand::run() const {
     }
 
     result.run = described(result.run);
-    write_tables(result, directory->temporary());
+    writer->write_tables(result);
     if (profile) profile->mark(Cost::phase, "tables");
     if (!probe.no_report) {
-        Phases phases;
-        phases.begin("report");
-        Json::Array undrawn;
-        for (const std::string& line :
-             write_report(result.table, result.run, directory->temporary(), probe.look)) {
-            if (!probe.quiet) say("tsdiag: " + printable(line));
-            undrawn.emplace_back(line);
-        }
-        phases.end();
-        append(result.run, "phases", phases.json().array());
-        append(result.run, "warnings", undrawn);
+        const auto draw = [&](const fs::path& folder) {
+            return write_report(result.table, result.run, folder, probe.look);
+        };
+        writer->write_page(result.run, draw, probe.quiet);
         if (profile) profile->mark(Cost::phase, "report");
     }
     if (profile)
-        write_atomically(directory->temporary() / "profile.json", profile->trace().dump() + "\n");
-    write_description(result.run, directory->temporary());
-    require_unchanged_files();
-    directory->commit();
+        write_atomically(writer->folder() / "profile.json", profile->trace().dump() + "\n");
+    writer->commit(result.run);
     job.finish_result(probe.quiet);
     print_json("probe", Json()
                             .set("out", out)
@@ -159,8 +144,7 @@ int ProbeCommand::run() const {
     if (probe.quiet) return 0;
     print(summary(result, probe.verbose));
     if (profile) print("\n" + costs(*profile));
-    const fs::path made = fs::path(out) / (probe.no_report ? "metrics.csv" : "report.html");
-    print(fmt::format("\n{}\n", styled(printable(made.string()), Style::bold)));
+    print_place(out, !probe.no_report);
     return 0;
 }
 

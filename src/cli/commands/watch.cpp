@@ -298,13 +298,17 @@ void Watch::publish() {
     watch.set("alarms", std::move(raised)).set("false_alarms", command_.alarms.rate);
     watch.set("refresh", command_.once ? Json() : Json(Index(std::max(command_.every, 1.0))));
     run.set("watch", std::move(watch));
-    OutputFolder directory(out_, result_plan(command_.probe.force));
-    write_tables({table, run}, directory.temporary());
+    RunResult result{std::move(table), std::move(run)};
+    ResultWriter writer(out_, command_.probe.force);
+    writer.write_tables(result);
     if (!command_.probe.no_report)
-        for (const std::string& line : write_report(table, run, directory.temporary()))
-            if (!command_.probe.quiet) say("tsdiag: " + printable(line));
-    write_description(run, directory.temporary());
-    directory.commit();
+        writer.write_page(
+            result.run,
+            [&](const fs::path& folder) {
+                return write_report(result.table, result.run, folder, command_.probe.look);
+            },
+            command_.probe.quiet);
+    writer.commit_compared(result.run);
     if (!std::exchange(published_, true) && !command_.probe.quiet) {
         const char* made = command_.probe.no_report ? "metrics.csv" : "report.html";
         print(
