@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "rows.hpp"
@@ -38,7 +37,7 @@ bool repeats_shifted(const Depth& in, const Depth& out) {
     return !later.empty() && same(rest, later, 1e-6);
 }
 
-/// Is the stage the input of the layers, which repeats a later stage of the layers before?
+/// Is the stage `in`, and does it only repeat a stage of the layer before?
 bool is_input_again(const TableView& rows, const std::string& model, std::string_view metric,
                     const std::string& stage) {
     if (stage != "in") return false;
@@ -59,10 +58,15 @@ std::vector<std::string> layer_stages(const TableView& rows, std::string_view me
     return all;
 }
 
-/// One line per stage; for several models only the first of `stages` that each has.  A stage that
-/// repeats an earlier one (`out` repeats the last stage before it) is left out.
+/// One line per stage; for several models one of each, a stage that all have where there is one.  A
+/// stage that repeats an earlier one (`out` repeats the last stage before it) is left out.
 std::vector<Series> by_stage(const TableView& rows, std::string_view metric,
-                             const std::vector<std::string>& stages, bool positive = false) {
+                             std::vector<std::string> stages, bool positive = false) {
+    std::ranges::stable_partition(stages, [&](const std::string& stage) {
+        return std::ranges::all_of(rows.models(), [&](const std::string& model) {
+            return !rows.depth(model, metric, stage).empty();
+        });
+    });
     std::vector<Series> found;
     for (const std::string& model : rows.models()) {
         std::vector<Depth> drawn;

@@ -38,11 +38,13 @@ struct MetricSizes {
     double rows = 0;                           ///< bytes of a block of rows of P
     bool rotated = false, normed = false;      ///< queries and keys
 };
-/// Bytes beside a state and a block of rows of P.
+/// Bytes that a metric holds.
 struct MetricBytes {
-    double work = 0;  ///< while it is computed; metrics are computed one after another
-    double shared =
-        0;  ///< of all metrics that have this, while the attention of a layer is measured
+    /// While it is computed, with MetricSizes::rows where it reads P in blocks; as much as those
+    /// are counted anyway.  Metrics are computed one after another.
+    double work = 0;
+    /// Of all metrics that have this, while the attention of a layer is measured.
+    double shared = 0;
     double vectors = 0;  ///< of an iteration, where P is not kept
 };
 

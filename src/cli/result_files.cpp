@@ -96,19 +96,12 @@ void ResultWriter::write_tables(const RunResult& result) const {
 }
 
 void ResultWriter::write_page(Json& run, const Draw& draw, bool quiet) const {
-    Phases phases;
-    phases.begin("report");
-    const std::vector<std::string> undrawn = draw(folder());
-    phases.end();
-    const auto append = [&run](const char* key, const Json& more) {
-        Json all = run[key].is_array() ? run[key] : Json(Json::Array());
-        run.set(key, all.push(more));
-    };
-    for (const std::string& line : undrawn) {
+    Json warnings = run["warnings"].is_array() ? run["warnings"] : Json(Json::Array());
+    for (const std::string& line : draw(folder())) {
         if (!quiet) say("tsdiag: " + printable(line));
-        append("warnings", line);
+        warnings.push(line);
     }
-    if (run.contains("phases")) append("phases", phases.json().array().front());
+    run.set("warnings", std::move(warnings));
 }
 
 void ResultWriter::commit(const Json& run) {

@@ -34,8 +34,7 @@ class ResultWriter {
     void write_tables(const RunResult& result) const;
     /// Writes page and figures into a folder; returns what could not be drawn.
     using Draw = std::function<std::vector<std::string>(const std::filesystem::path& folder)>;
-    /// Says what could not be drawn, unless `quiet`, and adds it to the warnings of `run`, and the
-    /// time to its phases.
+    /// Says what could not be drawn, unless `quiet`, and adds it to the warnings of `run`.
     void write_page(Json& run, const Draw& draw, bool quiet) const;
     /// Throws where a file that was read has changed since.
     void commit(const Json& run);

@@ -9,8 +9,8 @@
 #include "linear.hpp"
 #include "norm.hpp"
 
-/// The parameters of a part of a model, declared once: what lists them and what loads them runs the
-/// same declaration.
+/// Parameters declared once: what lists those of layers and of class attention, and what loads
+/// them, runs the same declaration.
 namespace tsdiag::model {
 
 /// Receives parameters by name and shape, each with the tensor that holds it.

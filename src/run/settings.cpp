@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "describe.hpp"
 #include "inputs.hpp"
 #include "tsdiag/pictures.hpp"
@@ -38,6 +36,12 @@ std::vector<fs::path> named(const std::string& setting) {
         if (!name.empty() && fs::is_regular_file(name, failed)) out.emplace_back(name);
     }
     return out;
+}
+
+/// A file, or `name` in a folder.
+std::vector<fs::path> named_or_in(const std::string& setting, const char* name) {
+    std::error_code failed;
+    return named(fs::is_directory(setting, failed) ? (fs::path(setting) / name).string() : setting);
 }
 
 std::vector<fs::path> pictures_of(const Options& o) {
@@ -75,7 +79,7 @@ Json maps_of(const Options& o) {
 const Setting all[] = {
     {.name = "config",
      .value = TSDIAG_VALUE(o.subject.config),
-     .files = TSDIAG_FILES(named(o.subject.config))},
+     .files = TSDIAG_FILES(named_or_in(o.subject.config, "config.json"))},
     {.name = "n_heads", .value = TSDIAG_VALUE(or_null(o.subject.heads))},
     {.name = "width", .value = TSDIAG_VALUE(or_null(o.subject.width))},
     {.name = "memory_tokens",
@@ -98,9 +102,10 @@ const Setting all[] = {
     {.name = "images", .value = TSDIAG_VALUE(unless_empty(o.images)), .files = pictures_of},
     {.name = "preprocessor",
      .value = TSDIAG_VALUE(unless_empty(o.preprocessor)),
-     .files = TSDIAG_FILES(named(o.preprocessor))},
+     .files = TSDIAG_FILES(named_or_in(o.preprocessor, "preprocessor_config.json"))},
     {.name = "own_input",
-     .value = TSDIAG_VALUE(!o.has_input() && o.own_input ? Given(o.own_input->origin) : Given())},
+     .value = TSDIAG_VALUE(!o.has_input() && o.own_input ? Given(o.own_input->origin) : Given()),
+     .decides = false},  // a path among others; the digest of its contents decides
     {.name = "own_input_digest",
      .value = TSDIAG_VALUE(!o.has_input() && o.own_input ? Given(o.own_input->digest) : Given()),
      .shown = false},
@@ -139,7 +144,7 @@ const Setting all[] = {
      .value = TSDIAG_VALUE(o.trace.placement ? Given(name(*o.trace.placement)) : Given())},
     {.name = "scale", .value = TSDIAG_VALUE(of_trace(o, or_null(o.trace.scale)))},
     {.name = "a2", .value = TSDIAG_VALUE(of_trace(o, or_null(o.trace.a2)))},
-    {.name = "seed", .value = TSDIAG_VALUE(o.seed), .shown = false},
+    {.name = "seed", .value = TSDIAG_VALUE(fmt::format("{}", o.seed)), .shown = false},
     {.name = "dtype",
      .value = TSDIAG_VALUE(o.dtype ? Json(int(*o.dtype)) : Json()),
      .shown = false},

@@ -63,6 +63,15 @@ std::multimap<std::string, Change> changes() {
                   config.replace(config.find("gelu_new"), 8, "silu");
                   write(folder, "other.json", config);
               }}},
+        {"--config",
+         {.before = {"--config", "folder"},
+          .after = {"--config", "folder"},
+          .between =
+              [](const TemporaryDirectory& folder) {
+                  std::string config = read_file(folder / "folder/config.json");
+                  config.replace(config.find("0.2"), 3, "0.3");
+                  write(folder, "folder/config.json", config);
+              }}},
         {"--n-heads", same({"--n-heads", "2"})},
         {"--width", same({"--width", "8"})},
         {"--memory-tokens", refused({"--memory-tokens", "2"})},
@@ -136,6 +145,8 @@ void write_all(const TemporaryDirectory& folder) {
         write(folder, place, config);
     config.replace(config.find("0.1"), 3, "0.2");
     write(folder, "other.json", config);
+    fs::create_directory(folder / "folder");
+    write(folder, "folder/config.json", config);
     write(folder, "ids.txt", "1 2 3 4 5 6 7 8");
     write(folder, "labels.txt", "1");
     write(folder, "style.toml", "width = \"3.25in\"\n");

@@ -275,6 +275,7 @@ TEST_P(EveryRandomModel, EmitsTheStagesOfItsSteps) {
         std::vector<std::string> declared, emitted;
         for (const Stage& stage : stages_of(model.spec().blocks[std::size_t(l)])) {
             declared.push_back(Recorder::key(l, stage.name));
+            EXPECT_THAT(all_stages(), testing::Contains(stage.name));
             const auto pred = seen.pred.find(declared.back());
             ASSERT_NE(pred, seen.pred.end()) << declared.back();
             EXPECT_EQ(pred->second, stage.from) << declared.back();

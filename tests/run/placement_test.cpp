@@ -212,7 +212,8 @@ TEST_F(Placement, OfALocalStepIsFound) {
     s[fmt::format("hidden_states.{}", layers)] = x;
     EXPECT_EQ(of(s), NormPlacement::pre);
     EXPECT_EQ(of(without(s, {"sa", "norm3"})), NormPlacement::pre);
-    EXPECT_THAT(refusal(without(s, {"local"})), HasSubstr("norm2.0"));
+    EXPECT_EQ(of(without(s, {"local"})), NormPlacement::pre);
+    EXPECT_THAT(refusal(without(s, {"local", "norm3"})), HasSubstr("norm2.0"));
     s["norm3.1"] = norm(s["hidden_states.1"], 9);
     EXPECT_THAT(refusal(s), HasSubstr("norm3.1"));
 }

@@ -129,7 +129,13 @@ int ProbeCommand::run() const {
         const auto draw = [&](const fs::path& folder) {
             return write_report(result.table, result.run, folder, probe.look);
         };
+        Phases phases;
+        phases.begin("report");
         writer->write_page(result.run, draw, probe.quiet);
+        phases.end();
+        Json all = result.run["phases"];
+        const Json drawing = phases.json();
+        result.run.set("phases", all.push(drawing.array().front()));
         if (profile) profile->mark(Cost::phase, "report");
     }
     if (profile)

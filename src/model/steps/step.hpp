@@ -44,7 +44,7 @@ struct LayerStep {
     double (*flops)(const BlockSpec& block, double width, double tokens);
     /// Numbers a token that it holds besides its states; null: none.
     double (*held)(const BlockSpec& block, double width) = nullptr;
-    bool behind = false;  ///< of the layer's output
+    bool behind = false;  ///< applied to the layer's output, after `out`
 };
 
 /// In the order of computation.

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "step.hpp"
@@ -8,10 +7,9 @@
 namespace tsdiag::model {
 
 std::vector<const LayerStep*> steps_of(const BlockSpec& block) {
-    std::vector all = {&attention_step, &local_step, &feed_forward_step, &deescalation_step,
-                       &merge_step};
-    if (block.deesc.before_ffn) std::swap(all[2], all[3]);
-    return all;
+    const LayerStep *first = &feed_forward_step, *second = &deescalation_step;
+    if (block.deesc.before_ffn) std::swap(first, second);
+    return {&attention_step, &local_step, first, second, &merge_step};
 }
 
 void declare_layer(const BlockSpec& block, Index width, LayerWeights& layer, Parameters& to) {

@@ -42,11 +42,12 @@ class ContentDigest {
     std::uint64_t state_ = 0xCBF29CE484222325u;
 };
 
-void add_file(const fs::path& file, ContentDigest& digest) {
+void add_file(const fs::path& file, ContentDigest& digest,
+              std::string_view expected = "a checkpoint") {
     std::error_code failed;
     if (!fs::is_regular_file(file, failed))
         throw FormatError(
-            fmt::format("{}: is not a regular file, expected a checkpoint.", file.string()));
+            fmt::format("{}: is not a regular file, expected {}.", file.string(), expected));
     std::ifstream in(file, std::ios::binary);
     if (!in) throw FormatError(fmt::format("{}: cannot be read.", file.string()));
     std::vector<char> buffer(1u << 20);
@@ -96,11 +97,12 @@ std::string settings_digest(const RunOptions& options) {
     for (const Setting& setting : settings()) {
         if (!setting.decides) continue;
         digest.add(std::string(setting.name));
-        if (const auto value = setting.value(options, {})) digest.add(value->dump());
+        if (const auto value = setting.value(options, {}))
+            digest.add(value->is_string() ? value->string() : value->dump());
         if (!setting.files) continue;
         for (const fs::path& file : setting.files(options)) {
             digest.add(file.filename().string());
-            add_file(file, digest);
+            add_file(file, digest, fmt::format("what --{} names", setting.name));
         }
     }
     return digest.text();

@@ -261,7 +261,7 @@ void add_post(Evidence& out, const Layer& l) {
 
 /// Of the layouts that end with the sum: `norm2` is then not the output.
 void add_sum_output(Evidence& out, const Layer& l) {
-    add_output(out, l, l.ffn, l.attn);
+    add_output(out, l, l.ffn, l.local ? l.local : l.attn);
     if (!l.ffn && is_same(l.next, l.norm2).value_or(false))
         out.add(false, [&] { return fmt::format("{} is the output of its layer", l.norm2.array); });
 }
@@ -281,7 +281,9 @@ void add_pre(Evidence& out, const Layer& l) {
     add_input(out, l);
     out.add(is_norm_of(l.norm3, l.attn), [&] { return no_norm(l.norm3, l.attn); });
     const State& before = l.local ? l.local : l.attn;  // the feed-forward step
-    Claim claim = before ? is_norm_of(l.norm2, before) : is_norm_of_sum(l.norm2, l);
+    Claim claim = l.norm3 && !l.local ? std::nullopt   // of a sum that was not saved
+                  : before            ? is_norm_of(l.norm2, before)
+                                      : is_norm_of_sum(l.norm2, l);
     if (l.deesc && !claim.value_or(false)) claim = is_norm_of(l.norm2, l.deesc);
     out.add(claim,
             [&] { return before ? no_norm(l.norm2, before) : norm_of_input(l.norm2, l.in); });
@@ -453,7 +455,8 @@ std::vector<Stage> stages_of(const SavedTrace& trace, NormPlacement placement) {
     BlockSpec block;  // with the steps of which the trace has a stage
     block.placement = placement;
     block.ffn.width = 1;
-    block.local.kernel = trace.stages().contains("local") ? 1 : 0;
+    block.local.kernel =
+        trace.stages().contains("local") || trace.stages().contains("norm3") ? 1 : 0;
     block.deesc.tau = trace.stages().contains("deesc") ? 1 : 0;
     std::vector<Stage> out;
     for (const Stage& stage : stages_of(block)) {
