@@ -76,7 +76,7 @@ Json maps_of(const Options& o) {
 #define TSDIAG_FILES(expression) \
     [](const Options& o) -> std::vector<fs::path> { return expression; }
 
-const Setting all[] = {
+const Setting settings_of_runs[] = {
     {.name = "config",
      .value = TSDIAG_VALUE(o.subject.config),
      .files = TSDIAG_FILES(named_or_in(o.subject.config, "config.json"))},
@@ -157,7 +157,7 @@ const Setting all[] = {
 
 }  // namespace
 
-std::span<const Setting> settings() { return all; }
+std::span<const Setting> settings() { return settings_of_runs; }
 
 Json describe_settings(const RunOptions& options, const ResolvedSettings& resolved) {
     Json out;
