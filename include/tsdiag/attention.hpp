@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tsdiag/linalg.hpp"
+#include "tsdiag/named_option.hpp"
 #include "tsdiag/ops.hpp"
 #include "tsdiag/random.hpp"
 #include "tsdiag/team.hpp"
@@ -82,7 +83,7 @@ struct Windows {
 };
 
 /// Options of a variant as text: "p" -> "3".
-using AttentionOptions = std::map<std::string, std::string>;
+using AttentionOptions = OptionTexts;
 
 /// Input of an attention.  q (h, n, w), k (h', m + n, w), h' divides h; the first m keys are those
 /// of a memory.  The heads of `samples` samples may be concatenated; h is then their total.
@@ -242,16 +243,8 @@ void each_row_block(const AttentionOperator& p, Index block, std::span<T> x, con
 /// memory.
 Index rows_of_a_product(double row_bytes);
 
-/// An option of a variant: a number, a ratio ("1/14") or one of the words.
-struct AttentionOption {
-    std::string_view name;        ///< "p"
-    std::string_view fallback;    ///< "3"
-    std::string_view words = {};  ///< "none 1/sqrt(N)"; empty: a number only
-    bool numbers = false;         ///< a number may be given
-    bool whole = false;           ///< and must be a whole one
-    double least = 0, most = 1e8;
-    std::string_view description = {};
-};
+/// An option of a variant.
+using AttentionOption = NamedOption;
 
 /// Whether a property holds for every P of a variant, for none, or for some options and inputs.
 enum class Holds { never, sometimes, always };

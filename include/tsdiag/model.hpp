@@ -281,9 +281,12 @@ class Model {
     Type type_;
 };
 
-/// Numbers a token that a layer of `width` columns holds inside its steps, besides states, queries,
-/// keys and values.
-double held_numbers(const BlockSpec& block, Index width);
+/// Numbers that a layer of `width` columns holds inside its steps, besides states, queries, keys
+/// and values.
+struct HeldNumbers {
+    double of_token = 0, of_pair = 0;  ///< for each token, for each pair of tokens
+};
+HeldNumbers held_numbers(const BlockSpec& block, Index width);
 /// FLOPs of the forward pass on `n` tokens: the matrix products.
 double forward_flops(const ModelSpec& spec, Index n);
 

@@ -1,12 +1,15 @@
 #pragma once
 #include <map>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "tsdiag/backend.hpp"
 #include "tsdiag/json.hpp"
+#include "tsdiag/named_option.hpp"
 
 /// A model as data.  The forward pass reads these fields and never a name.
 namespace tsdiag {
@@ -71,7 +74,8 @@ struct Rotary {
 struct Parameter {
     std::string name;
     Shape shape;
-    bool vector = false;  ///< files store it with one dimension
+    bool vector = false;               ///< files store it with one dimension
+    std::optional<double> start = {};  ///< a drawn model has it so; empty: as its family draws
 };
 
 /// The norms of a layer.
@@ -232,6 +236,14 @@ struct Deescalation {
     bool there() const { return learned || tau != 0; }
 };
 
+/// A step of `further_steps()` in a layer.
+struct StepSpec {
+    std::string name;
+    OptionTexts options = {};  ///< as given
+    /// It changes the input of the feed-forward step; else the layer's output.
+    bool before_ffn = false;
+};
+
 /// One layer.
 struct BlockSpec {
     NormPlacement placement = NormPlacement::post;
@@ -247,9 +259,10 @@ struct BlockSpec {
     bool one_norm = false;       ///< parallel: `norm1` is the norm of both steps
     bool attention_norm = true;  ///< pre: `norm1` is there [MODERNBERT]
     Deescalation deesc;
-    bool layer_scale = false;  ///< each branch is multiplied by a vector: `scale1`, `scale2`,
-                               ///< `local.scale`
-    Index shares = -1;         ///< >= 0: uses the parameters of that layer (ALBERT)
+    std::vector<StepSpec> steps;  ///< in this order, behind `deesc`
+    bool layer_scale = false;     ///< each branch is multiplied by a vector: `scale1`, `scale2`,
+                                  ///< `local.scale`
+    Index shares = -1;            ///< >= 0: uses the parameters of that layer (ALBERT)
     MergeSpec merge;
 };
 
@@ -349,6 +362,27 @@ std::vector<Stage> stages_of(const BlockSpec& block);
 /// The names of all stages, `embed` before those of the layers, `class` and `final_norm` behind
 /// them.
 std::vector<std::string_view> all_stages();
+
+namespace model {
+class Step;
+}
+/// A step that a layer of any family may have besides attention and feed-forward: x -> step(x),
+/// which the layer emits as the stage `name`.
+struct StepEntry {
+    std::string_view name, description, source;
+    std::span<const NamedOption> options = {};
+    /// Throws `UsageError` where `block` cannot have it.
+    std::unique_ptr<model::Step> (*make)(const BlockSpec& block, const StepSpec& spec) = nullptr;
+};
+std::span<const StepEntry* const> further_steps();
+/// NAME:OPTION=VALUE, some of them with "+" between; at=ffn or at=end is an option of each.  Throws
+/// `UsageError`.
+std::vector<StepSpec> steps_named(std::string_view text);
+/// The text that `steps_named` reads.
+std::string steps_text(const BlockSpec& block);
+std::string steps_markdown();  ///< docs/steps.md
+/// Throws `UsageError` where `block` cannot have its steps.
+void check_steps(const BlockSpec& block);
 
 /// All parameters of a model in the order of their use; what layers share is listed once.
 std::vector<Parameter> parameters(const ModelSpec& spec);

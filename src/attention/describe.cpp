@@ -18,14 +18,6 @@ std::string cell(std::string_view text) {
     return out;
 }
 
-std::string range_of(const AttentionOption& option) {
-    std::string out;
-    for (const char c : option.words) out += c == ' ' ? std::string(", ") : std::string(1, c);
-    if (!option.numbers) return out;
-    return fmt::format("{}{}{} from {} to {}", out, out.empty() ? "" : ", or a ",
-                       option.whole ? "whole number" : "number", option.least, option.most);
-}
-
 std::string section(const AttentionEntry& entry) {
     std::string out = fmt::format("## {}\n\n{}. Source: {}.\n\nStructure: {}.\n", entry.name,
                                   entry.description, entry.source, describe(entry.facts));

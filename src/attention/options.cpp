@@ -2,108 +2,22 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <vector>
 
 #include "tsdiag/error.hpp"
-#include "tsdiag/text.hpp"
 
 namespace tsdiag {
-namespace {
-
-std::optional<double> plain_number(std::string_view text) {
-    double value = 0;
-    const char* last = text.data() + text.size();
-    const auto [end, error] = std::from_chars(text.data(), last, value);
-    if (error != std::errc{} || end != last || !std::isfinite(value)) return std::nullopt;
-    return value;
-}
-
-/// "0.5", "3" or "1/14".
-std::optional<double> number_of(std::string_view text) {
-    const std::size_t slash = text.find('/');
-    if (slash == std::string_view::npos) return plain_number(text);
-    const auto above = plain_number(text.substr(0, slash)),
-               below = plain_number(text.substr(slash + 1));
-    if (!above || !below || *below == 0) return std::nullopt;
-    return *above / *below;
-}
-
-/// Is `word` one of the words of `list`, which spaces separate?
-bool contains(std::string_view list, std::string_view word) {
-    while (!list.empty()) {
-        const std::size_t space = list.find(' ');
-        if (list.substr(0, space) == word) return true;
-        list = space == std::string_view::npos ? "" : list.substr(space + 1);
-    }
-    return false;
-}
-
-std::string expected(const AttentionOption& option) {
-    std::string words(option.words);
-    for (std::size_t at = 0; (at = words.find(' ', at)) != std::string::npos; at += 2)
-        words.replace(at, 1, ", ");
-    if (!option.numbers) return "one of " + words;
-    const std::string number = fmt::format(
-        "a {} from {} to {}", option.whole ? "whole number" : "number", option.least, option.most);
-    return words.empty() ? number : number + " or one of " + words;
-}
-
-void check_value(const AttentionEntry& entry, const AttentionOption& option,
-                 const std::string& value) {
-    if (contains(option.words, value)) return;
-    const auto number = option.numbers ? number_of(value) : std::nullopt;
-    if (number && *number >= option.least && *number <= option.most &&
-        (!option.whole || *number == std::floor(*number)))
-        return;
-    throw UsageError(fmt::format("attention '{}': {}={} is not {}", entry.name, option.name, value,
-                                 expected(option)));
-}
-
-const AttentionOption* find(const AttentionEntry& entry, std::string_view name) {
-    const auto found = std::ranges::find(entry.options, name, &AttentionOption::name);
-    return found == entry.options.end() ? nullptr : &*found;
-}
-
-}  // namespace
 
 void check_options(const AttentionEntry& entry, const AttentionOptions& options) {
-    for (const auto& [name, value] : options) {
-        if (const AttentionOption* option = find(entry, name)) {
-            check_value(entry, *option, value);
-            continue;
-        }
-        std::vector<std::string_view> known;
-        for (const AttentionOption& o : entry.options) known.push_back(o.name);
-        const std::string near = nearest(name, known);
-        throw UsageError(
-            fmt::format("attention '{}': unknown option '{}'{}; see docs/attention.md", entry.name,
-                        name, near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)));
-    }
+    check_options(fmt::format("attention '{}'", entry.name), entry.options, options,
+                  "docs/attention.md");
 }
 
 namespace variants {
 
-Options::Options(const AttentionEntry& entry, const AttentionOptions& given) : values_(given) {
+Options::Options(const AttentionEntry& entry, const AttentionOptions& given)
+    : OptionValues(entry.options, given) {
     check_options(entry, given);
-    for (const AttentionOption& option : entry.options)
-        values_.emplace(option.name, option.fallback);
-}
-
-const std::string& Options::text(std::string_view name) const {
-    const auto found = values_.find(std::string(name));
-    check(found != values_.end(), "an option that the variant declares");
-    return found->second;
-}
-
-std::optional<double> Options::number(std::string_view name) const { return number_of(text(name)); }
-
-Index Options::count(std::string_view name) const {
-    const auto value = number(name);
-    check(value.has_value(), "an option that is a number");
-    return Index(*value);
 }
 
 Rng Options::rng(const AttentionInput& input) const {

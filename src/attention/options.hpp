@@ -1,6 +1,5 @@
 #pragma once
-#include <optional>
-#include <string>
+#include <string_view>
 
 #include "tsdiag/attention.hpp"
 
@@ -8,20 +7,11 @@
 namespace tsdiag::variants {
 
 /// The options of `entry`: as given, else their defaults.  Throws as `check_options`.
-class Options {
+class Options : public OptionValues {
   public:
     Options(const AttentionEntry& entry, const AttentionOptions& given);
-
-    const std::string& text(std::string_view name) const;
-    bool is(std::string_view name, std::string_view word) const { return text(name) == word; }
-    /// Empty where the option is a word.
-    std::optional<double> number(std::string_view name) const;
-    Index count(std::string_view name) const;  ///< of an option that is a number
     /// The generator seeded by option `seed`.
     Rng rng(const AttentionInput& input) const;
-
-  private:
-    AttentionOptions values_;
 };
 
 /// The variant's own parameter; empty where there is none.

@@ -170,6 +170,7 @@ Sizes read_sizes(KeyReader& keys, Sizes preset) {
     s.act = read_activation(keys, preset.act);
     s.causal = keys.flag("causal", preset.causal);
     read_attentions(keys, s);
+    if (const auto steps = keys.text("step")) s.steps = steps_named(*steps);
     require_fitting(keys, s);
     return s;
 }
@@ -253,6 +254,7 @@ BlockSpec block(const Sizes& s) {
     set_attention(s.attentions.front(), a);
     a.scale = 1 / std::sqrt(double(s.head_dim));
     a.causal = s.causal;
+    b.steps = s.steps;
     return b;
 }
 
@@ -308,6 +310,7 @@ std::map<std::string, double> add_learned(ModelSpec& spec) {
 RandomModel drawn(ModelSpec spec, const Law& law, std::string_view how) {
     require_place_to_deescalate(spec);
     require_fitting_steps(spec);
+    for (const BlockSpec& b : spec.blocks) check_steps(b);
     RandomModel out;
     const Deescalation deesc = spec.blocks.front().deesc;
     std::map<std::string, double> starts = add_learned(spec);
@@ -316,9 +319,8 @@ RandomModel drawn(ModelSpec spec, const Law& law, std::string_view how) {
         also = fmt::format(", learned attention scale {:.6g}", starts.begin()->second);
     if (deesc.learned) also += fmt::format(", tau of de-escalation {:.6g}", deesc.tau);
     for (Parameter& p : parameters(spec)) {
-        if (p.name.ends_with(".deesc.tau")) starts.emplace(p.name, deesc.tau);
-        const auto start = starts.find(p.name);
-        const Draw draw = start == starts.end() ? law(p) : Draw{Draw::Law::constant, start->second};
+        if (const auto found = starts.find(p.name); found != starts.end()) p.start = found->second;
+        const Draw draw = p.start ? Draw{Draw::Law::constant, *p.start} : law(p);
         out.tensors.push_back({std::move(p.name), p.shape, draw});
     }
     spec.trained = false;

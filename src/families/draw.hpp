@@ -48,6 +48,7 @@ struct Sizes {
     std::string attention = "softmax";       ///< as `layer_attentions` reads it
     std::vector<LayerAttention> attentions;  ///< of each layer, fully specified
     bool causal = false;
+    std::vector<StepSpec> steps;  ///< of each layer
 };
 /// Sizes of a named model; ffn is 4 d.
 struct NamedSizes {
@@ -64,9 +65,9 @@ std::vector<std::string_view> names_of(const auto& named) {
 }
 
 /// `preset` with the keys layers, d, heads, kv_heads, head_dim, ffn, tokens, vocab, eps, act,
-/// attention, causal, output_norm, and the options of the attention.  Where d is given and ffn is
-/// not, ffn keeps its ratio to d; likewise kv_heads to heads. Throws `UsageError` where the sizes
-/// do not fit together.
+/// attention, causal, output_norm, step, and the options of the attention.  Where d is given and
+/// ffn is not, ffn keeps its ratio to d; likewise kv_heads to heads. Throws `UsageError` where the
+/// sizes do not fit together.
 Sizes read_sizes(KeyReader& keys, Sizes preset);
 
 /// Whether deesc_at names the input of the feed-forward step (ffn), not the end of the layer (end).

@@ -86,6 +86,15 @@ std::string beside_queries(std::string_view query, std::string_view name) {
     return std::string(query.substr(0, dot == std::string_view::npos ? 0 : dot + 1)).append(name);
 }
 
+std::optional<LayerParameter> of_further_step(const ModelSpec& spec, std::string_view parameter) {
+    const Canonical c = split(std::string(parameter));
+    if (c.layer < 0 || !c.stem.starts_with("layer.*.")) return std::nullopt;
+    const std::string name = c.stem.substr(std::string_view("layer.*.").size()) + c.suffix;
+    for (const StepSpec& step : spec.blocks[std::size_t(c.layer)].steps)
+        if (name.starts_with(step.name + ".")) return LayerParameter{c.layer, name};
+    return std::nullopt;
+}
+
 Names translate(const ModelSpec& spec, std::span<const NamePair> pairs, const LayerPath& path) {
     Names out;
     for (const Parameter& p : parameters(spec)) {
@@ -99,6 +108,13 @@ Names translate(const ModelSpec& spec, std::span<const NamePair> pairs, const La
         if (pair == pairs.end() && query != pairs.end() && is_learned(spec, c)) {
             TensorSource source;
             source.file_name = beside_queries(with_number(query->file, layer), last_word(c.stem));
+            out.emplace_back(p.name, std::move(source));
+            continue;
+        }
+        if (const auto own = of_further_step(spec, p.name);
+            pair == pairs.end() && query != pairs.end() && own) {
+            TensorSource source;
+            source.file_name = beside_queries(with_number(query->file, layer), own->name);
             out.emplace_back(p.name, std::move(source));
             continue;
         }

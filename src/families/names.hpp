@@ -40,8 +40,15 @@ struct NamePair {
 /// The path of layer L in a file's names; by default the number itself.
 using LayerPath = std::function<std::string(Index)>;
 
-/// The name of a number that the attention learns: in place of the last word of the name of the
-/// queries, "encoder.layer.0.attention.self.scale".
+/// NAME of layer.L.NAME.
+struct LayerParameter {
+    Index layer;
+    std::string name;
+};
+/// A parameter of one of the steps that any family may have; nullopt: it is another's.
+std::optional<LayerParameter> of_further_step(const ModelSpec& spec, std::string_view parameter);
+/// The name of a parameter without one of its family's own: in place of the last word of the name
+/// of the queries, "encoder.layer.0.attention.self.scale".
 std::string beside_queries(std::string_view query, std::string_view name);
 /// The source of each parameter of `spec`, by the table of its family.
 Names translate(const ModelSpec& spec, std::span<const NamePair> pairs, const LayerPath& path = {});

@@ -88,6 +88,7 @@ class Reader {
     void warn_of_assumptions();
     void apply_own_keys();
     void add_learned_numbers(Names& names);
+    void add_step_parameters(Names& names);
     void require_known_keys(const Json& said) const;
 
     const Checkpoint& file_;

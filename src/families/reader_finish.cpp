@@ -253,14 +253,15 @@ std::vector<std::string> rules(const ModelSpec& spec) {
             b.deesc.before_ffn ? "before the feed-forward step" : "at the end of a layer",
             b.deesc.past ? ", by the mean over the tokens so far" : "",
             b.deesc.learned ? "learned" : fmt::format("{:.6g}", b.deesc.tau)));
+    if (!b.steps.empty()) out.push_back("further steps of a layer: " + steps_text(b));
     return out;
 }
 
 /// Checks the keys that write_model adds to the family's.
 void Reader::require_known_keys(const Json& said) const {
     constexpr std::array known{
-        "attention", "attention_options", "causal",        "window", "placement",  "deesc",
-        "deesc_at",  "deesc_mean",        "memory_tokens", "layers", "output_norm"};
+        "attention", "attention_options", "causal",        "window", "placement",   "deesc",
+        "deesc_at",  "deesc_mean",        "memory_tokens", "layers", "output_norm", "steps"};
     if (!said.is_object()) return;
     for (const auto& [key, value] : said.object())
         if (std::ranges::find(known, key) == known.end())
@@ -295,6 +296,8 @@ void Reader::apply_own_keys() {
             b.deesc.before_ffn = deescalates_before_ffn(said["deesc_at"].string());
         if (said["deesc_mean"].is_string())
             b.deesc.past = deescalates_by_the_past(said["deesc_mean"].string());
+        if (said["steps"].is_string()) b.steps = steps_named(said["steps"].string());
+        check_steps(b);
         if (!said["attention_options"].is_object()) continue;
         for (const auto& [key, value] : said["attention_options"].object())
             b.attention.options[key] = value.string();
@@ -326,9 +329,26 @@ void Reader::add_learned_numbers(Names& names) {
         }
 }
 
+/// Those of the steps that any family may have.
+void Reader::add_step_parameters(Names& names) {
+    for (const Parameter& p : parameters(spec))
+        if (const std::optional<LayerParameter> own = of_further_step(spec, p.name)) {
+            const auto query =
+                std::ranges::find(names, fmt::format("layer.{}.attn.q.weight", own->layer),
+                                  &std::pair<std::string, TensorSource>::first);
+            if (query == names.end())
+                refuse(
+                    fmt::format("layer {} has a step '{}', but no queries", own->layer, own->name));
+            TensorSource source;
+            source.file_name = beside_queries(query->second.file_name, own->name);
+            names.emplace_back(p.name, std::move(source));
+        }
+}
+
 Architecture Reader::finish(Names names, Words unused, Words own) {
     apply_own_keys();
     add_learned_numbers(names);
+    add_step_parameters(names);
     require_place_to_deescalate(spec);
     require_fitting_steps(spec);
     for (auto& [canonical, source] : names) {

@@ -150,6 +150,7 @@ Json attention_json(const BlockSpec& b) {
     if (b.deesc.there()) out.set("deesc", b.deesc.tau);
     if (b.deesc.before_ffn) out.set("deesc_at", "ffn");
     if (b.deesc.past) out.set("deesc_mean", "past");
+    if (!b.steps.empty()) out.set("steps", steps_text(b));
     return out.set("output_norm", tsdiag::name(a.output_norm));
 }
 

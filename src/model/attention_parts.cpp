@@ -136,12 +136,6 @@ class Parts {
     }
 
   private:
-    /// x / max(|x|, 1e-12) of each row.
-    static Tensor unit_rows(const Tensor& x) {
-        const Tensor floor = constant(x.backend(), 1e-24, x.type());
-        const Tensor squares = zip(Binary::maximum, row_sum(multiply(x, x)), floor);
-        return divide(x, map(Unary::sqrt, squares));
-    }
     /// phi, then the reflection of LRPE.
     Tensor reflection(Tensor x) const {
         if (a_.qk_activation) x = map(*a_.qk_activation, x);

@@ -6,10 +6,8 @@
 #include <limits>
 
 #include "attention_parts.hpp"
-#include "steps/deescalation.hpp"
 #include "steps/feed_forward.hpp"
-#include "steps/local.hpp"
-#include "steps/merge.hpp"
+#include "steps/step.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/ops.hpp"
 
@@ -119,7 +117,7 @@ Tensor values_of(const std::vector<AttentionParts>& groups) {
 }
 
 /// One layer on one batch.
-class LayerPass {
+class LayerPass final : public StepRun {
   public:
     LayerPass(const LayerRun& run, const Batch& batch)
         : run_(run),
@@ -133,16 +131,25 @@ class LayerPass {
         const Tensor& x = batch_.x;
         emit("in", "", x);
         Tensor y = applied_to(x);
-        if (!b_.deesc.before_ffn) y = after_mean(y);
+        y = changed(StepPlace::end, y);
         if (run_.observer) run_.observer->on_states(run_.first, {run_.layer, "out", "", y});
-        if (b_.merge.width > 0) {
-            y = merged(y, b_.merge, w_.merge, batch_.grid, run_.layer);
-            emit("merge", "", y);
-        }
+        y = changed(StepPlace::behind, y);
         if (run_.observer) run_.observer->before_numbers_are_read();
         if (!run_.finite) own_finite_.require();
         for (PendingAttention& pending : pending_) emit_attention(pending);
         return y;
+    }
+
+    Index layer() const override { return run_.layer; }
+    const Grid& grid() const override { return batch_.grid; }
+    void emit(std::string_view stage, std::string_view from, const Tensor& x) override {
+        if (!run_.allow_nonfinite) finite().add(x, run_.layer, stage);
+        if (run_.observer) run_.observer->on_states(run_.first, {run_.layer, stage, from, x});
+        last_ = stage;
+    }
+    std::string_view last_stage() const override { return last_; }
+    Tensor dropped(const Tensor& branch, std::string_view stage) const override {
+        return run_.dropout ? run_.dropout(branch, stage) : branch;
     }
 
   private:
@@ -167,12 +174,6 @@ class LayerPass {
         Tensor input, residual;
     };
 
-    void emit(std::string_view stage, std::string_view pred, const Tensor& x) {
-        if (!run_.allow_nonfinite) finite().add(x, run_.layer, stage);
-        if (run_.observer) run_.observer->on_states(run_.first, {run_.layer, stage, pred, x});
-        last_ = stage;
-    }
-
     FiniteStates& finite() { return run_.finite ? *run_.finite : own_finite_; }
 
     Tensor norm(const Tensor& x, const Norm& parameters) const {
@@ -180,14 +181,15 @@ class LayerPass {
     }
     bool norms() const { return b_.norm.kind != NormKind::none; }
 
-    /// y de-escalated, where the layer has such a step.
-    Tensor after_mean(const Tensor& y) {
-        if (!b_.deesc.there()) return y;
-        Tensor out = deescalated(b_.deesc, w_.tau, y);
-        emit("deesc", last_, out);
-        return out;
+    bool has(StepPlace place) const {
+        return std::ranges::any_of(w_.steps, [&](const auto& s) { return s->place() == place; });
     }
-    Tensor ffn_input(const Tensor& y) { return b_.deesc.before_ffn ? after_mean(y) : y; }
+    /// y behind the steps of `place`.
+    Tensor changed(StepPlace place, Tensor y) {
+        for (const std::shared_ptr<const Step>& step : w_.steps)
+            if (step->place() == place) y = step->apply(*this, y);
+        return y;
+    }
 
     /// [TSE] Algorithm 1: Y = LN(X + alpha SA(X)), then LN(Y + FFN(Y)).
     Tensor post_norm(const Tensor& x) {
@@ -198,8 +200,8 @@ class LayerPass {
             y = normed_of(found, w_.norm1);
             emit("norm1", "attn", y);
         }
+        y = changed(StepPlace::between, y);
         if (b_.ffn.width == 0) return y;
-        y = ffn_input(y);
         const std::string_view before = last_;
         found = plus_feed_forward(y, y, norms() ? &w_.norm2 : nullptr);
         y = found.sum;
@@ -211,22 +213,16 @@ class LayerPass {
         return y;
     }
 
-    /// [TSE] (19): Y = X + alpha SA(LN(X)), then Y + FFN(LN(Y)); [XCIT] with Y + LPI(LN(Y))
-    /// between.  [OLMO2] has the norms in the branches instead.
+    /// [TSE] (19): Y = X + alpha SA(LN(X)), then Y + FFN(LN(Y)); [OLMO2] has the norms in the
+    /// branches instead.
     Tensor pre_norm(const Tensor& x) {
-        const bool follows = norms() && !norms_of_branches() && b_.local.kernel == 0 &&
-                             b_.ffn.width > 0 && !b_.deesc.before_ffn;
+        const bool follows =
+            norms() && !norms_of_branches() && b_.ffn.width > 0 && !has(StepPlace::between);
         const Summed found = plus_attention(x, normed1(x), follows ? &w_.norm2 : nullptr);
         Tensor y = found.sum;
         emit("attn", "in", y);
-        if (b_.local.kernel > 0) {
-            const Tensor normed3 = norm(y, w_.local.before);
-            emit("norm3", "", normed3);
-            y = add(y, dropped(interact(b_.local, w_.local, normed3, batch_.grid), "local"));
-            emit("local", "attn", y);
-        }
+        y = changed(StepPlace::between, y);
         if (b_.ffn.width == 0) return y;
-        y = ffn_input(y);
         const std::string_view before = last_;
         y = plus_feed_forward(y, normed2(y, found.normed)).sum;
         emit("ffn", before, y);
@@ -256,10 +252,6 @@ class LayerPass {
         Tensor out = known.defined() ? known : norm(x, w_.norm2);
         emit("norm2", "", out);
         return out;
-    }
-
-    Tensor dropped(const Tensor& branch, std::string_view stage) const {
-        return run_.dropout ? run_.dropout(branch, stage) : branch;
     }
 
     /// A state and, where it was computed along, its norm.

@@ -1,6 +1,7 @@
 #pragma once
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -34,25 +35,14 @@ struct FeedForwardWeights {
     std::vector<std::function<FeedForwardMaps()>> experts;  ///< read when they are used
     std::function<FeedForwardMaps()> shared;
 };
-struct LocalWeights {
-    Norm before;  ///< norm3
-    Linear conv1, conv2;
-    BatchNorm norm;
-    Tensor scale;
-};
-/// The norm and the map of a patch merging.
-struct MergeWeights {
-    Norm norm;
-    Linear map;
-};
+class Step;
 /// The parameters of one layer, resident while it is applied; empty those of steps that it lacks.
 struct LayerWeights {
     Norm norm1, norm2, branch1, branch2;
     AttentionWeights attention;
     FeedForwardWeights ffn;
-    LocalWeights local;
-    Tensor scale1, scale2, tau;
-    MergeWeights merge;
+    Tensor scale1, scale2;
+    std::vector<std::shared_ptr<const Step>> steps;  ///< each with its own parameters
     double bytes = 0;  ///< of all but those that are read when they are used
 };
 

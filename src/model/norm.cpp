@@ -29,6 +29,12 @@ Norm load_norm(const Weights& weights, const std::string& stem) {
             get_or_empty(weights, stem + ".g")};
 }
 
+Tensor unit_rows(const Tensor& x) {
+    const Tensor floor = constant(x.backend(), 1e-24, x.type());
+    const Tensor squares = zip(Binary::maximum, row_sum(multiply(x, x)), floor);
+    return divide(x, map(Unary::sqrt, squares));
+}
+
 std::optional<RowNorm> as_row_norm(NormKind kind, const Norm& norm, double eps) {
     switch (kind) {
         case NormKind::layer:

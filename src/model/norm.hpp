@@ -15,6 +15,8 @@ struct Norm {
 Norm load_norm(const Weights& weights, const std::string& stem);
 /// NormKind::none: x itself.
 Tensor normed(NormKind kind, const Tensor& x, const Norm& norm, double eps);
+/// x / max(|x|, 1e-12) of each row.
+Tensor unit_rows(const Tensor& x);
 /// The norm as an op on rows; nullopt where its kind is none of those.
 std::optional<RowNorm> as_row_norm(NormKind kind, const Norm& norm, double eps);
 

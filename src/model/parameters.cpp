@@ -145,7 +145,7 @@ double forward_flops(const ModelSpec& spec, Index n) {
     flops += model::class_attention_flops(spec.class_attention, d, tokens);
     if (spec.embedding_map) flops += 2.0 * tokens * d * double(spec.embedding_width);
     for (const BlockSpec& b : spec.blocks) {
-        for (const model::LayerStep* step : model::steps_of(b)) flops += step->flops(b, d, tokens);
+        for (const auto& step : model::steps_of(b)) flops += step->flops(d, tokens);
         if (b.merge.width == 0) continue;
         tokens /= 4;
         d = double(b.merge.width);
@@ -153,10 +153,13 @@ double forward_flops(const ModelSpec& spec, Index n) {
     return flops;
 }
 
-double held_numbers(const BlockSpec& block, Index width) {
-    double sum = 0;
-    for (const model::LayerStep* step : model::steps_of(block))
-        if (step->held) sum += step->held(block, double(width));
+HeldNumbers held_numbers(const BlockSpec& block, Index width) {
+    HeldNumbers sum;
+    for (const auto& step : model::steps_of(block)) {
+        const HeldNumbers held = step->held(double(width));
+        sum.of_token += held.of_token;
+        sum.of_pair += held.of_pair;
+    }
     return sum;
 }
 

@@ -192,7 +192,8 @@ Json json(const BlockSpec& b) {
     if (b.branch_norms) out.set("branch_norms", true);
     if (b.one_norm) out.set("one_norm", true);
     if (b.shares >= 0) out.set("shares", b.shares);
-    for (const model::LayerStep* step : model::steps_of(b)) step->describe(b, out);
+    for (const auto& step : model::steps_of(b)) step->describe(out);
+    if (!b.steps.empty()) out.set("steps", steps_text(b));
     return out;
 }
 

@@ -67,13 +67,14 @@ double sweep(const RunSizes& s) {
     const double n = double(s.tokens), d = double(s.width), b = double(s.bytes);
     const double p = double(s.heads) * side_of(s) * side_of(s);
     return b * (double(s.layer_weights) + double(s.layers) * n * d + 8 * p +
-                n * (12 * d + 12 * double(s.columns) + 6 * double(s.inner)) +
+                n * (12 * d + 12 * double(s.columns) + 6 * (double(s.inner) + n * s.pairs)) +
                 3 * double(s.head_rows) * d + 5 * double(s.head_rows) * n);
 }
 
 /// Bytes for one sample.
 double states_of_a_layer(const RunSizes& s) {
-    return double(s.tokens) * (8 * double(s.width) + 8 * double(s.columns) + double(s.inner)) *
+    const auto n = double(s.tokens);
+    return n * (8 * double(s.width) + 8 * double(s.columns) + double(s.inner) + n * s.pairs) *
            double(s.bytes);
 }
 
@@ -109,10 +110,11 @@ RunSizes sizes_of(const ModelSpec& spec, Type type) {
         if (b.attention.channels) s.channels = std::max(s.channels, b.attention.head_dim);
         const Index columns =
             b.attention.heads * std::max(b.attention.head_dim, b.attention.value_columns());
-        const auto inner = Index(held_numbers(b, spec.width));
+        const HeldNumbers held = held_numbers(b, spec.width);
         s.heads = std::max(s.heads, b.attention.heads / (fewer * fewer));
         s.columns = std::max(s.columns, columns / fewer);
-        s.inner = std::max(s.inner, inner / fewer);
+        s.inner = std::max(s.inner, Index(held.of_token) / fewer);
+        s.pairs = std::max(s.pairs, held.of_pair / double(fewer * fewer));
         if (b.merge.width > 0) fewer *= 4;
         s.rotated = s.rotated || b.attention.rotary.columns > 0;
         s.normed = s.normed || b.attention.qk_norm;

@@ -15,14 +15,14 @@ namespace {
 using testing::HasSubstr;
 namespace fs = std::filesystem;
 
-struct Model {
+struct GgufModel {
     const char* name;
     const char* random;        ///< drawn and written as safetensors
     const char* architecture;  ///< of GGUF
-    friend void PrintTo(const Model& m, std::ostream* out) { *out << m.name; }
+    friend void PrintTo(const GgufModel& m, std::ostream* out) { *out << m.name; }
 };
 // Rows of 32, so that the small quantised types fit.
-const Model models[] = {
+const GgufModel models[] = {
     {"llama", "llama-3.2-1b,layers=2,d=64,heads=4,kv_heads=2,ffn=96,vocab=40,tokens=64", "llama"},
     {"mistral", "llama-7b,layers=2,d=64,heads=4,ffn=96,vocab=40,tokens=64", "llama"},
     {"qwen2", "qwen2-0.5b,layers=2,d=64,heads=4,kv_heads=2,ffn=96,vocab=40,tokens=64", "qwen2"},
@@ -118,7 +118,7 @@ class Pair {
   public:
     using Store = std::function<Stored(const std::vector<float>&)>;
     /// `change` adds to the GGUF file.
-    explicit Pair(const Model& model, const Store& store = as_floats,
+    explicit Pair(const GgufModel& model, const Store& store = as_floats,
                   const std::function<void(GgufWriter&)>& change = {}) {
         const RandomModel random = random_model(model.random);
         const auto weights = random_weights(random, Rng(1), cpu(), Type::f32);
@@ -239,7 +239,7 @@ Recorder run(const fs::path& path, Type type) {
     return seen;
 }
 
-class EveryGgufModel : public testing::TestWithParam<Model> {
+class EveryGgufModel : public testing::TestWithParam<GgufModel> {
   protected:
     static void expect_same(const Pair& pair, Type type) {
         const Recorder a = run(pair.original(), type), b = run(pair.gguf(), type);

@@ -243,6 +243,16 @@ class EveryRandomModel : public testing::TestWithParam<std::string> {
         if (image) return text + ",image=8,patch=4";
         return text + ",tokens=12,vocab=40" + (name.starts_with("albert") ? ",embedding=6" : "");
     }
+    /// The key that adds all further steps, with all parameters that they may have.
+    static std::string every_step() {
+        std::string out;
+        for (const StepEntry* entry : further_steps()) {
+            out += (out.empty() ? ",step=" : "+") + std::string(entry->name);
+            for (const NamedOption& option : entry->options)
+                if (option.name == "learned") out += ":learned=1";
+        }
+        return out;
+    }
     static Input input_of(const ModelSpec& s, Type type) {
         Input in;
         if (s.vocabulary > 0) {
@@ -267,7 +277,7 @@ TEST_P(EveryRandomModel, RunsAndStaysFinite) {
 }
 
 TEST_P(EveryRandomModel, EmitsTheStagesOfItsSteps) {
-    const Model model = random(small(GetParam()), Type::f32);
+    const Model model = random(small(GetParam()) + every_step(), Type::f32);
     const Input input = input_of(model.spec(), Type::f32);
     Recorder seen;
     model.run(std::span(&input, 1), seen);
@@ -305,7 +315,7 @@ class Lacking final : public Weights {
 };
 
 TEST_P(EveryRandomModel, NeedsEachParameterOfItsLayers) {
-    const RandomModel drawn = random_model(small(GetParam()));
+    const RandomModel drawn = random_model(small(GetParam()) + every_step());
     const std::shared_ptr<const Weights> all = random_weights(drawn, Rng(5), cpu(), Type::f32);
     const Input input = input_of(drawn.spec, Type::f32);
     for (const Parameter& p : parameters(drawn.spec)) {
@@ -343,6 +353,11 @@ void expect_read_back(const std::string& text, const std::string& folder,
 
 TEST_P(EveryRandomModel, IsReadBackFromWhatIsWritten) {
     expect_read_back(small(GetParam()), "written-" + GetParam(),
+                     [](const ModelSpec& s) { return input_of(s, Type::f32); });
+}
+
+TEST_P(EveryRandomModel, IsReadBackWithFurtherSteps) {
+    expect_read_back(small(GetParam()) + every_step(), "stepped-" + GetParam(),
                      [](const ModelSpec& s) { return input_of(s, Type::f32); });
 }
 

@@ -58,6 +58,17 @@ Rows list_attentions() {
     return rows;
 }
 
+Rows list_steps() {
+    Rows rows;
+    for (const StepEntry* entry : further_steps()) {
+        rows.push_back({std::string(entry->name), std::string(entry->description)});
+        for (const NamedOption& option : entry->options)
+            rows.push_back(
+                {"", fmt::format("{}={}: {}", option.name, option.fallback, option.description)});
+    }
+    return rows;
+}
+
 /// Each route with its purpose, then its guarantee and cost.
 Rows list_spectra() {
     Rows rows;
@@ -152,6 +163,7 @@ const std::vector<List>& lists() {
         {"formats", [] { return names_and_descriptions(formats()); }},
         {"architectures", [] { return names_and_descriptions(architectures()); }},
         {"attentions", list_attentions},
+        {"steps", list_steps},
         {"probes", list_probes},
         {"metrics", list_metrics, true},
         {"spectra", list_spectra},

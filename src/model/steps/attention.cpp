@@ -182,6 +182,21 @@ double attention_flops(const BlockSpec& b, double d, double tokens) {
     return a.value_projection_only ? sum : sum + 2 * tokens * d * values;
 }
 
+class AttentionStep final : public Step {
+  public:
+    using Step::Step;
+
+    StepPlace place() const override { return StepPlace::core; }
+    void parameters(Index d, LayerWeights& layer, Parameters& to) override {
+        attention_parameters(block(), d, layer, to);
+    }
+    void stages(StageList& list) const override { attention_stages(block(), list); }
+    void describe(Json& layer) const override { describe_attention(block(), layer); }
+    double flops(double d, double tokens) const override {
+        return attention_flops(block(), d, tokens);
+    }
+};
+
 }  // namespace
 
 void declare_own(const AttentionSpec& a, AttentionWeights& w, Parameters& to) {
@@ -218,10 +233,8 @@ double branch_gain(const BlockSpec& b, const LayerWeights& w) {
     return b.alpha * b.alpha * sum / d;
 }
 
-const LayerStep attention_step = {.name = "attention",
-                                  .parameters = attention_parameters,
-                                  .stages = attention_stages,
-                                  .describe = describe_attention,
-                                  .flops = attention_flops};
+std::unique_ptr<Step> attention_step(const BlockSpec& block) {
+    return std::make_unique<AttentionStep>(block);
+}
 
 }  // namespace tsdiag::model

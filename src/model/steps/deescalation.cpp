@@ -1,5 +1,3 @@
-#include "deescalation.hpp"
-
 #include <algorithm>
 #include <vector>
 
@@ -20,31 +18,44 @@ Tensor means_so_far(const Tensor& x) {
     return matmul(repeat_batches(triangle, x.batch()), x);
 }
 
-void deescalation_parameters(const BlockSpec& b, Index, LayerWeights& layer, Parameters& to) {
-    if (b.deesc.learned) to.vector("deesc.tau", layer.tau, 1);
-}
+class DeescalationStep final : public Step {
+  public:
+    using Step::Step;
 
-void describe_deescalation(const BlockSpec& b, Json& out) {
-    b.deesc.learned ? out.set("deesc_learned", true) : out.set("deesc", b.deesc.tau);
-    if (b.deesc.before_ffn) out.set("deesc_at", "ffn");
-    if (b.deesc.past) out.set("deesc_mean", "past");
-}
+    StepPlace place() const override {
+        return spec().before_ffn ? StepPlace::between : StepPlace::end;
+    }
+    void parameters(Index, LayerWeights&, Parameters& to) override {
+        if (spec().learned) to.declare({"deesc.tau", {1, 1, 1}, true, spec().tau}, tau_);
+    }
+    void stages(StageList& list) const override {
+        if (spec().there()) list.state("deesc");
+    }
+    void describe(Json& layer) const override {
+        spec().learned ? layer.set("deesc_learned", true) : layer.set("deesc", spec().tau);
+        if (spec().before_ffn) layer.set("deesc_at", "ffn");
+        if (spec().past) layer.set("deesc_mean", "past");
+    }
+    double flops(double, double) const override { return 0; }
+    Tensor apply(StepRun& run, const Tensor& x) const override {
+        if (!spec().there()) return x;
+        const Tensor mean = spec().past ? means_so_far(x) : column_mean(x);
+        const Tensor y =
+            subtract(x, spec().learned ? multiply(mean, tau_) : scale(mean, spec().tau));
+        run.emit("deesc", run.last_stage(), y);
+        return y;
+    }
 
-void deescalation_stages(const BlockSpec& b, StageList& list) {
-    if (b.deesc.there()) list.state("deesc");
-}
+  private:
+    const Deescalation& spec() const { return block().deesc; }
+
+    Tensor tau_;
+};
 
 }  // namespace
 
-Tensor deescalated(const Deescalation& spec, const Tensor& tau, const Tensor& x) {
-    const Tensor mean = spec.past ? means_so_far(x) : column_mean(x);
-    return subtract(x, spec.learned ? multiply(mean, tau) : scale(mean, spec.tau));
+std::unique_ptr<Step> deescalation_step(const BlockSpec& block) {
+    return std::make_unique<DeescalationStep>(block);
 }
-
-const LayerStep deescalation_step = {.name = "deescalation",
-                                     .parameters = deescalation_parameters,
-                                     .stages = deescalation_stages,
-                                     .describe = describe_deescalation,
-                                     .flops = [](const BlockSpec&, double, double) { return 0.0; }};
 
 }  // namespace tsdiag::model

@@ -164,15 +164,29 @@ void feed_forward_stages(const BlockSpec& b, StageList& list) {
     if (b.placement == NormPlacement::post && norms) list.state("norm2");
 }
 
-double feed_forward_held(const BlockSpec& b, double) {
-    return double(b.ffn.width * (b.ffn.gated ? 3 : 2));
-}
-
 double feed_forward_flops(const BlockSpec& b, double d, double tokens) {
     const ExpertsSpec& e = b.ffn.experts;
     const auto inner = double(e.count == 0 ? b.ffn.width : e.chosen * b.ffn.width + e.shared);
     return 2 * tokens * d * double(e.count) + (b.ffn.gated ? 6 : 4) * tokens * d * inner;
 }
+
+class FeedForwardStep final : public Step {
+  public:
+    using Step::Step;
+
+    StepPlace place() const override { return StepPlace::core; }
+    void parameters(Index d, LayerWeights& layer, Parameters& to) override {
+        feed_forward_parameters(block(), d, layer, to);
+    }
+    void stages(StageList& list) const override { feed_forward_stages(block(), list); }
+    void describe(Json& layer) const override { describe_feed_forward(block(), layer); }
+    double flops(double d, double tokens) const override {
+        return feed_forward_flops(block(), d, tokens);
+    }
+    HeldNumbers held(double) const override {
+        return {.of_token = double(block().ffn.width * (block().ffn.gated ? 3 : 2))};
+    }
+};
 
 }  // namespace
 
@@ -210,11 +224,8 @@ Tensor mixture(const FeedForwardSpec& spec, const FeedForwardWeights& weights, c
     return add(out, shared);
 }
 
-const LayerStep feed_forward_step = {.name = "feed_forward",
-                                     .parameters = feed_forward_parameters,
-                                     .stages = feed_forward_stages,
-                                     .describe = describe_feed_forward,
-                                     .flops = feed_forward_flops,
-                                     .held = feed_forward_held};
+std::unique_ptr<Step> feed_forward_step(const BlockSpec& block) {
+    return std::make_unique<FeedForwardStep>(block);
+}
 
 }  // namespace tsdiag::model

@@ -1,57 +1,62 @@
-#include "local.hpp"
-
 #include "step.hpp"
 #include "tsdiag/ops.hpp"
 
-/// Local patch interaction [XCIT] 3.3: norm3, two depthwise convolutions with a batch norm between
-/// them.
+/// Local patch interaction [XCIT] 3.3: x + scale * conv2(batch norm(act(conv1(norm3 of x)))), two
+/// depthwise convolutions over the grid.
 namespace tsdiag::model {
 namespace {
 
-void local_parameters(const BlockSpec& b, Index d, LayerWeights& layer, Parameters& to) {
-    if (b.local.kernel == 0) return;
-    LocalWeights& w = layer.local;
-    const Index taps = b.local.kernel * b.local.kernel;
-    to.norm("norm3", w.before, b.norm.kind, d, b.norm.bias);
-    to.linear("local.conv1", w.conv1, d, taps, true);
-    to.batch_norm("local.norm", w.norm, d);
-    to.linear("local.conv2", w.conv2, d, taps, true);
-    if (b.layer_scale) to.vector("local.scale", w.scale, d);
-}
+class LocalStep final : public Step {
+  public:
+    using Step::Step;
 
-void describe_local(const BlockSpec& b, Json& out) {
-    if (b.local.kernel > 0) out.set("local_kernel", b.local.kernel).set("local_eps", b.local.eps);
-}
+    StepPlace place() const override { return StepPlace::between; }
+    void parameters(Index d, LayerWeights&, Parameters& to) override {
+        const NormSpec& norm = block().norm;
+        to.norm("norm3", before_, norm.kind, d, norm.bias);
+        to.linear("local.conv1", conv1_, d, taps(), true);
+        to.batch_norm("local.norm", norm_, d);
+        to.linear("local.conv2", conv2_, d, taps(), true);
+        if (block().layer_scale) to.vector("local.scale", scale_, d);
+    }
+    void stages(StageList& list) const override {
+        list.aside("norm3");
+        list.state("local");
+    }
+    void describe(Json& layer) const override {
+        layer.set("local_kernel", spec().kernel).set("local_eps", spec().eps);
+    }
+    double flops(double d, double tokens) const override { return 4 * tokens * d * double(taps()); }
+    HeldNumbers held(double d) const override { return {.of_token = 4 * d * double(taps())}; }
+    Tensor apply(StepRun& run, const Tensor& x) const override {
+        const Tensor in = normed(block().norm.kind, x, before_, block().norm.eps);
+        run.emit("norm3", "", in);
+        const Tensor y = add(x, run.dropped(branch(in, run.grid()), "local"));
+        run.emit("local", "attn", y);
+        return y;
+    }
 
-void local_stages(const BlockSpec& b, StageList& list) {
-    if (b.local.kernel == 0) return;
-    list.aside("norm3");
-    list.state("local");
-}
+  private:
+    const LocalSpec& spec() const { return block().local; }
+    Index taps() const { return spec().kernel * spec().kernel; }
+    Tensor branch(const Tensor& x, const Grid& grid) const {
+        const Tensor inner =
+            map(spec().activation, convolve_channels(x, conv1_.weight, conv1_.bias, grid));
+        const Tensor out = convolve_channels(batch_norm(inner, norm_, spec().eps), conv2_.weight,
+                                             conv2_.bias, grid);
+        return scale_.defined() ? multiply(out, scale_) : out;
+    }
 
-double local_held(const BlockSpec& b, double d) {
-    return 4 * d * double(b.local.kernel * b.local.kernel);
-}
-
-double local_flops(const BlockSpec& b, double d, double tokens) {
-    return 4 * tokens * d * double(b.local.kernel * b.local.kernel);
-}
+    Norm before_;
+    Linear conv1_, conv2_;
+    BatchNorm norm_;
+    Tensor scale_;
+};
 
 }  // namespace
 
-Tensor interact(const LocalSpec& spec, const LocalWeights& w, const Tensor& x, const Grid& grid) {
-    const Tensor inner =
-        map(spec.activation, convolve_channels(x, w.conv1.weight, w.conv1.bias, grid));
-    const Tensor out =
-        convolve_channels(batch_norm(inner, w.norm, spec.eps), w.conv2.weight, w.conv2.bias, grid);
-    return w.scale.defined() ? multiply(out, w.scale) : out;
+std::unique_ptr<Step> local_step(const BlockSpec& block) {
+    return block.local.kernel == 0 ? nullptr : std::make_unique<LocalStep>(block);
 }
-
-const LayerStep local_step = {.name = "local",
-                              .parameters = local_parameters,
-                              .stages = local_stages,
-                              .describe = describe_local,
-                              .flops = local_flops,
-                              .held = local_held};
 
 }  // namespace tsdiag::model

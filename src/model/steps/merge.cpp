@@ -1,5 +1,3 @@
-#include "merge.hpp"
-
 #include <fmt/format.h>
 
 #include "step.hpp"
@@ -11,33 +9,9 @@
 namespace tsdiag::model {
 namespace {
 
-void merge_parameters(const BlockSpec& b, Index d, LayerWeights& layer, Parameters& to) {
-    if (b.merge.width == 0) return;
-    to.norm("merge.norm", layer.merge.norm, NormKind::layer, 4 * d);
-    to.linear("merge.map", layer.merge.map, b.merge.width, 4 * d, false);
-}
-
-void describe_merge(const BlockSpec& b, Json& out) {
-    if (b.merge.width > 0) out.set("merge_width", b.merge.width).set("merge_eps", b.merge.eps);
-}
-
-void merge_stages(const BlockSpec& b, StageList& list) {
-    if (b.merge.width > 0) list.aside("merge");
-}
-
-double merge_flops(const BlockSpec& b, double d, double tokens) {
-    return 2 * (tokens / 4) * (4 * d) * double(b.merge.width);
-}
-
-}  // namespace
-
-Tensor merged(const Tensor& x, const MergeSpec& spec, const MergeWeights& weights, const Grid& grid,
-              Index layer) {
-    if (grid.rows % 2 != 0 || grid.cols % 2 != 0)
-        throw UsageError(
-            fmt::format("layer {}: the patches of its grid of {} x {} do not merge by twos; pass "
-                        "an image of another size",
-                        layer, grid.rows, grid.cols));
+/// x (s, grid, d) -> (s, a quarter of the grid, 4 d): upper left, lower left, upper right, lower
+/// right.
+Tensor four_neighbours(const Tensor& x, const Grid& grid) {
     std::vector<Tensor> parts;
     for (const Index right : {0, 1})
         for (const Index down : {0, 1}) {
@@ -47,14 +21,48 @@ Tensor merged(const Tensor& x, const MergeSpec& spec, const MergeWeights& weight
                     rows.push_back((y + down) * grid.cols + c + right);
             parts.push_back(rows_of_each(x, rows));
         }
-    return weights.map(normed(NormKind::layer, concat_cols(parts), weights.norm, spec.eps));
+    return concat_cols(parts);
 }
 
-const LayerStep merge_step = {.name = "merge",
-                              .parameters = merge_parameters,
-                              .stages = merge_stages,
-                              .describe = describe_merge,
-                              .flops = merge_flops,
-                              .behind = true};
+class MergeStep final : public Step {
+  public:
+    using Step::Step;
+
+    StepPlace place() const override { return StepPlace::behind; }
+    void parameters(Index d, LayerWeights&, Parameters& to) override {
+        to.norm("merge.norm", norm_, NormKind::layer, 4 * d);
+        to.linear("merge.map", map_, spec().width, 4 * d, false);
+    }
+    void stages(StageList& list) const override { list.aside("merge"); }
+    void describe(Json& layer) const override {
+        layer.set("merge_width", spec().width).set("merge_eps", spec().eps);
+    }
+    double flops(double d, double tokens) const override {
+        return 2 * (tokens / 4) * (4 * d) * double(spec().width);
+    }
+    Tensor apply(StepRun& run, const Tensor& x) const override {
+        const Grid& grid = run.grid();
+        if (grid.rows % 2 != 0 || grid.cols % 2 != 0)
+            throw UsageError(
+                fmt::format("layer {}: the patches of its grid of {} x {} do not merge by twos; "
+                            "pass an image of another size",
+                            run.layer(), grid.rows, grid.cols));
+        const Tensor y = map_(normed(NormKind::layer, four_neighbours(x, grid), norm_, spec().eps));
+        run.emit("merge", "", y);
+        return y;
+    }
+
+  private:
+    const MergeSpec& spec() const { return block().merge; }
+
+    Norm norm_;
+    Linear map_;
+};
+
+}  // namespace
+
+std::unique_ptr<Step> merge_step(const BlockSpec& block) {
+    return block.merge.width == 0 ? nullptr : std::make_unique<MergeStep>(block);
+}
 
 }  // namespace tsdiag::model

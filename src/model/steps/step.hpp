@@ -1,11 +1,14 @@
 #pragma once
+#include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "layer.hpp"
 #include "parameters.hpp"
 
-/// The steps of a layer.  Each is a file of this folder and a line of the list in steps.cpp.
+/// The steps of a layer.  Each is a file of this folder and a line of a list in steps.cpp; one that
+/// any family may have derives from `FurtherStep` and needs nothing else.
 namespace tsdiag::model {
 
 /// Stages in the order of computation.
@@ -30,26 +33,98 @@ class StageList {
     std::string_view state_ = "in";
 };
 
-/// What a step has and costs in a layer; nothing where `block` has no such step.
-struct LayerStep {
-    std::string_view name;
-    /// Declares its parameters, those of its norms and scales among them, and where `layer` holds
-    /// them.  `width`: columns of the layer's input.
-    void (*parameters)(const BlockSpec& block, Index width, LayerWeights& layer, Parameters& to);
-    /// Adds the stages that it emits.
-    void (*stages)(const BlockSpec& block, StageList& list);
-    /// Adds its settings to the JSON of the layer.
-    void (*describe)(const BlockSpec& block, Json& layer);
-    /// FLOPs of its matrix products on a sample of `tokens` tokens.
-    double (*flops)(const BlockSpec& block, double width, double tokens);
-    /// Numbers a token that it holds besides its states; null: none.
-    double (*held)(const BlockSpec& block, double width) = nullptr;
-    bool behind = false;  ///< applied to the layer's output, after `out`
+/// The layer as a step sees it while it is applied.
+class StepRun {
+  public:
+    virtual ~StepRun() = default;
+    virtual Index layer() const = 0;
+    virtual const Grid& grid() const = 0;  ///< of the tokens
+    /// Emits a state or what is computed on the way to one; `from`: the stage that it is compared
+    /// with, empty: none.
+    virtual void emit(std::string_view stage, std::string_view from, const Tensor& x) = 0;
+    virtual std::string_view last_stage() const = 0;  ///< the last one that was emitted
+    /// A branch as it is added.
+    virtual Tensor dropped(const Tensor& branch, std::string_view stage) const = 0;
 };
 
-/// In the order of computation.
-std::vector<const LayerStep*> steps_of(const BlockSpec& block);
+/// Where the layer applies a step.
+enum class StepPlace {
+    core,     ///< attention and feed-forward, which the layer itself combines with its norms
+    between,  ///< on the sum of the attention, before the feed-forward step
+    end,      ///< on the layer's output
+    behind    ///< on the output, after `out`
+};
 
-extern const LayerStep attention_step, local_step, deescalation_step, merge_step, feed_forward_step;
+/// A step of a layer: what it has and costs there, and, once its parameters are loaded, what it
+/// does.
+class Step {
+  public:
+    /// `block` outlives the step.
+    explicit Step(const BlockSpec& block) : block_(block) {}
+    virtual ~Step() = default;
+
+    virtual StepPlace place() const = 0;
+    /// Declares its parameters, those of its norms and scales among them: in the step itself, or,
+    /// of `core`, in `layer`.  `width`: columns of the layer's input.
+    virtual void parameters(Index width, LayerWeights& layer, Parameters& to) = 0;
+    /// Adds the stages that it emits.
+    virtual void stages(StageList& list) const = 0;
+    /// Adds its settings to the JSON of the layer.
+    virtual void describe(Json& layer) const = 0;
+    /// FLOPs of its matrix products on a sample of `tokens` tokens.
+    virtual double flops(double width, double tokens) const = 0;
+    /// Numbers that it holds besides its states.
+    virtual HeldNumbers held(double /*width*/) const { return {}; }
+    /// The state that x, (s, n, d), becomes; emits its stages.  Not for `core`.
+    virtual Tensor apply(StepRun& run, const Tensor& x) const;
+
+  protected:
+    const BlockSpec& block() const { return block_; }
+
+  private:
+    const BlockSpec& block_;
+};
+
+/// A step of `further_steps()`: emits the state that it makes under its name.
+class FurtherStep : public Step {
+  public:
+    FurtherStep(const StepEntry& entry, const BlockSpec& block, const StepSpec& spec)
+        : Step(block),
+          entry_(entry),
+          before_ffn_(spec.before_ffn),
+          options_(entry.options, spec.options) {}
+
+    StepPlace place() const final { return before_ffn_ ? StepPlace::between : StepPlace::end; }
+    void stages(StageList& list) const final { list.state(entry_.name); }
+    void describe(Json&) const final {}  // with the others of the list
+    Tensor apply(StepRun& run, const Tensor& x) const final {
+        const Tensor y = changed(x);
+        run.emit(entry_.name, run.last_stage(), y);
+        return y;
+    }
+
+  protected:
+    /// Of each sample of x (s, n, d).
+    virtual Tensor changed(const Tensor& x) const = 0;
+    const OptionValues& options() const { return options_; }
+    /// NAME.what
+    std::string own(std::string_view what) const {
+        return std::string(entry_.name).append(".").append(what);
+    }
+
+  private:
+    const StepEntry& entry_;
+    bool before_ffn_;
+    OptionValues options_;
+};
+
+/// Those that `block` has, in the order of computation.
+std::vector<std::unique_ptr<Step>> steps_of(const BlockSpec& block);
+
+std::unique_ptr<Step> attention_step(const BlockSpec& block);
+std::unique_ptr<Step> feed_forward_step(const BlockSpec& block);
+std::unique_ptr<Step> local_step(const BlockSpec& block);
+std::unique_ptr<Step> deescalation_step(const BlockSpec& block);
+std::unique_ptr<Step> merge_step(const BlockSpec& block);
 
 }  // namespace tsdiag::model

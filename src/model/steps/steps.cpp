@@ -1,19 +1,142 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
 #include <utility>
 
 #include "step.hpp"
+#include "tsdiag/error.hpp"
+#include "tsdiag/text.hpp"
+
+namespace tsdiag {
+
+std::span<const StepEntry* const> further_steps() {
+    static constexpr std::array<const StepEntry*, 0> list = {};
+    return list;
+}
+
+namespace {
+
+const StepEntry& step_entry(std::string_view name) {
+    std::vector<std::string_view> names;
+    for (const StepEntry* entry : further_steps()) {
+        if (entry->name == name) return *entry;
+        names.push_back(entry->name);
+    }
+    throw UsageError(fmt::format("unknown step '{}'; expected {}", name, fmt::join(names, ", ")));
+}
+
+StepSpec step_named(std::string_view text) {
+    const std::vector<std::string> parts = split(text, ':');
+    const StepEntry& entry = step_entry(parts.front());
+    StepSpec out{.name = std::string(entry.name)};
+    for (const std::string& part : std::span(parts).subspan(1)) {
+        const std::size_t sign = part.find('=');
+        if (sign == part.npos)
+            throw UsageError(fmt::format("step={}: '{}' is not OPTION=VALUE", text, part));
+        if (!out.options.emplace(part.substr(0, sign), part.substr(sign + 1)).second)
+            throw UsageError(
+                fmt::format("step={}: option '{}' is given twice", text, part.substr(0, sign)));
+    }
+    if (const auto at = out.options.extract("at"); !at.empty()) {
+        if (at.mapped() != "ffn" && at.mapped() != "end")
+            throw UsageError(
+                fmt::format("step={}: at={} is neither ffn nor end", text, at.mapped()));
+        out.before_ffn = at.mapped() == "ffn";
+    }
+    check_options(fmt::format("step '{}'", entry.name), entry.options, out.options,
+                  "docs/steps.md");
+    return out;
+}
+
+}  // namespace
+
+std::vector<StepSpec> steps_named(std::string_view text) {
+    std::vector<StepSpec> out;
+    for (const std::string& one : split(text, '+')) {
+        out.push_back(step_named(one));
+        if (std::ranges::count(out, out.back().name, &StepSpec::name) > 1)
+            throw UsageError(fmt::format("step={}: a layer has '{}' once", text, out.back().name));
+    }
+    return out;
+}
+
+std::string steps_text(const BlockSpec& block) {
+    std::string out;
+    for (const StepSpec& step : block.steps) {
+        out += (out.empty() ? "" : "+") + step.name;
+        if (step.before_ffn) out += ":at=ffn";
+        for (const auto& [name, value] : step.options) out += fmt::format(":{}={}", name, value);
+    }
+    return out;
+}
+
+void check_steps(const BlockSpec& block) {
+    for (const StepSpec& step : block.steps) {
+        if (step.before_ffn && (block.placement == NormPlacement::parallel || block.ffn.width == 0))
+            throw UsageError(
+                fmt::format("step={}: a layer has no feed-forward step after its attention; omit "
+                            "at=ffn",
+                            step.name));
+        step_entry(step.name).make(block, step);
+    }
+}
+
+std::string steps_markdown() {
+    std::string out =
+        "# Steps of a layer\n\nWritten by `steps_markdown()` from the list in "
+        "`src/model/steps/steps.cpp`; a test compares the two. A drawn model of any family has "
+        "such a step in each layer by `step=NAME:OPTION=VALUE`, several with `+` between: at the "
+        "end of the layer, or with the option `at=ffn` on the input of its feed-forward step. It "
+        "belongs to what `init` and `train` write, and `probe` measures its state as the stage of "
+        "its name. De-escalation [TSE] is `deesc=TAU`; the steps that belong to a family are in "
+        "[checkpoints.md](checkpoints.md), the stages of all in [metrics.md](metrics.md).\n";
+    for (const StepEntry* entry : further_steps()) {
+        out += fmt::format(
+            "\n## {}\n\n{}. Source: {}.\n\n| option | default | values | meaning "
+            "|\n|---|---|---|---|\n",
+            entry->name, entry->description, entry->source);
+        for (const NamedOption& o : entry->options)
+            out += fmt::format("| `{}` | `{}` | {} | {} |\n", o.name, o.fallback, range_of(o),
+                               o.description);
+    }
+    return out;
+}
+
+}  // namespace tsdiag
 
 namespace tsdiag::model {
 
-std::vector<const LayerStep*> steps_of(const BlockSpec& block) {
-    const LayerStep *first = &feed_forward_step, *second = &deescalation_step;
-    if (block.deesc.before_ffn) std::swap(first, second);
-    return {&attention_step, &local_step, first, second, &merge_step};
+Tensor Step::apply(StepRun&, const Tensor& x) const {
+    check(false, "the layer itself applies a step of its core");
+    return x;
+}
+
+std::vector<std::unique_ptr<Step>> steps_of(const BlockSpec& block) {
+    std::vector<std::unique_ptr<Step>> out;
+    const auto append = [&](std::unique_ptr<Step> step) {
+        if (step) out.push_back(std::move(step));
+    };
+    const auto changes = [&](bool before_ffn) {
+        if (block.deesc.before_ffn == before_ffn) append(deescalation_step(block));
+        for (const StepSpec& step : block.steps)
+            if (step.before_ffn == before_ffn) append(step_entry(step.name).make(block, step));
+    };
+    append(attention_step(block));
+    append(local_step(block));
+    changes(true);
+    append(feed_forward_step(block));
+    changes(false);
+    append(merge_step(block));
+    return out;
 }
 
 void declare_layer(const BlockSpec& block, Index width, LayerWeights& layer, Parameters& to) {
-    for (const LayerStep* step : steps_of(block)) step->parameters(block, width, layer, to);
+    for (std::unique_ptr<Step>& step : steps_of(block)) {
+        step->parameters(width, layer, to);
+        layer.steps.push_back(std::move(step));
+    }
 }
 
 LayerWeights load_layer(const Weights& weights, const ModelSpec& spec, Index layer) {
@@ -37,9 +160,10 @@ namespace tsdiag {
 
 std::vector<Stage> stages_of(const BlockSpec& block) {
     model::StageList list;
+    const std::vector<std::unique_ptr<model::Step>> steps = model::steps_of(block);
     for (const bool behind : {false, true}) {
-        for (const model::LayerStep* step : model::steps_of(block))
-            if (step->behind == behind) step->stages(block, list);
+        for (const std::unique_ptr<model::Step>& step : steps)
+            if ((step->place() == model::StepPlace::behind) == behind) step->stages(list);
         if (!behind) list.aside("out");
     }
     return list.list();
@@ -50,6 +174,8 @@ std::vector<std::string_view> all_stages() {
     every.placement = NormPlacement::pre;
     every.local.kernel = every.ffn.width = every.merge.width = 1;
     every.deesc.tau = 1;
+    for (const StepEntry* entry : further_steps())
+        every.steps.push_back({std::string(entry->name)});
     std::vector<std::string_view> out = {"embed"};
     for (const Stage& stage : stages_of(every)) out.push_back(stage.name);
     out.insert(out.end(), {"class", "final_norm"});

@@ -192,8 +192,9 @@ struct Evidence {
 
 /// The states of one layer, of a few rows of one sample.
 struct Layer {
-    State in, next, sa, attn, norm1, norm3, local, ffn, norm2, deesc;
-    State input;  ///< `attention_inputs`, which is then not `norm1`
+    State in, next, sa, attn, norm1, norm3, local, ffn, norm2;
+    std::vector<State> changed;  ///< by de-escalation and further steps, which are there
+    State input;                 ///< `attention_inputs`, which is then not `norm1`
     Index number = 0;
     bool last = false;
 };
@@ -213,14 +214,16 @@ std::string no_sum(const State& y, const State& x, const State& b) {
 void add_output(Evidence& out, const Layer& l, const State& end, const State& before) {
     if (!l.next) return;
     Claim claim;
-    for (const State* one : {&l.deesc, &end})
-        if (*one && !claim.value_or(false)) {
-            claim = is_same(l.next, *one);
-            if (l.last && !*claim) claim = is_norm_of(l.next, *one);
+    std::vector<State> ends = l.changed;
+    if (end) ends.push_back(end);
+    for (const State& one : ends)
+        if (one && !claim.value_or(false)) {
+            claim = is_same(l.next, one);
+            if (l.last && !claim.value_or(false)) claim = is_norm_of(l.next, one);
         }
     out.add(claim, [&] {
         const bool branch = is_sum(l.next, before, end).value_or(false);
-        const State& named = end ? end : l.deesc;
+        const State& named = ends.back();
         return fmt::format("{} is not the output of its layer, {}{}", named.array, l.next.name,
                            branch ? " (the branch alone? add what it is added to)" : "");
     });
@@ -232,6 +235,13 @@ void add_output(Evidence& out, const Layer& l, const State& end, const State& be
 Claim is_norm_of_sum(const State& y, const Layer& l) {
     if (is_norm_of(y, sum_of(l.in, l.sa)).value_or(false)) return true;
     return is_norm_of(y, l.in).value_or(false) ? Claim(false) : std::nullopt;
+}
+
+/// `claim`, or, where it does not hold, whether y is the norm of one of `states`.
+Claim or_norm_of_one(Claim claim, const State& y, const std::vector<State>& states) {
+    for (const State& one : states)
+        if (one && !claim.value_or(false)) claim = is_norm_of(y, one);
+    return claim;
 }
 
 std::string norm_of_input(const State& y, const State& in) {
@@ -253,7 +263,7 @@ void add_post(Evidence& out, const Layer& l) {
     out.add(l.attn ? is_norm_of(l.norm1, l.attn) : is_norm_of_sum(l.norm1, l),
             [&] { return l.attn ? no_norm(l.norm1, l.attn) : norm_of_input(l.norm1, l.in); });
     out.add(is_norm_of(l.norm2, l.ffn), [&] { return no_norm(l.norm2, l.ffn); });
-    if (l.norm2 || l.deesc) return add_output(out, l, l.norm2, l.ffn);
+    if (l.norm2 || !l.changed.empty()) return add_output(out, l, l.norm2, l.ffn);
     const bool equal = is_same(l.next, l.ffn).value_or(false);
     out.add(equal ? Claim(false) : is_norm_of(l.next, l.ffn),
             [&] { return no_norm(l.next, l.ffn); });
@@ -280,12 +290,11 @@ void add_pre(Evidence& out, const Layer& l) {
     out.add(is_sum(l.attn, l.in, l.sa), [&] { return no_sum(l.attn, l.in, l.sa); });
     add_input(out, l);
     out.add(is_norm_of(l.norm3, l.attn), [&] { return no_norm(l.norm3, l.attn); });
-    const State& before = l.local ? l.local : l.attn;  // the feed-forward step
-    Claim claim = l.norm3 && !l.local ? std::nullopt   // of a sum that was not saved
-                  : before            ? is_norm_of(l.norm2, before)
-                                      : is_norm_of_sum(l.norm2, l);
-    if (l.deesc && !claim.value_or(false)) claim = is_norm_of(l.norm2, l.deesc);
-    out.add(claim,
+    const State& before = l.local ? l.local : l.attn;       // the feed-forward step
+    const Claim claim = l.norm3 && !l.local ? std::nullopt  // of a sum that was not saved
+                        : before            ? is_norm_of(l.norm2, before)
+                                            : is_norm_of_sum(l.norm2, l);
+    out.add(or_norm_of_one(claim, l.norm2, l.changed),
             [&] { return before ? no_norm(l.norm2, before) : norm_of_input(l.norm2, l.in); });
     add_sum_output(out, l);
 }
@@ -366,7 +375,7 @@ State state_of(const SavedTrace::Layers& layers, std::string_view kind, Index la
 }
 
 /// Leaves out the rows that are not finite in one of the states.
-void keep_finite(std::initializer_list<State*> states) {
+void keep_finite(std::span<State* const> states) {
     std::set<Index, std::greater<>> bad;
     for (const State* one : states)
         for (Index i = 0; i < one->rows; ++i)
@@ -386,6 +395,8 @@ std::vector<Evidence> evidence(const SavedTrace& trace,
     std::vector<Evidence> out;
     for (const NormPlacement placement : placements) out.emplace_back().placement = placement;
     const Sample sample = sample_of(trace, masks);
+    std::vector<std::string_view> changing = {"deesc"};
+    for (const StepEntry* entry : further_steps()) changing.push_back(entry->name);
     const auto stage = [&](std::string_view name, Index layer, std::string_view kind) {
         const auto found = trace.stages().find(name);
         return found == trace.stages().end() ? State()
@@ -400,17 +411,20 @@ std::vector<Evidence> evidence(const SavedTrace& trace,
                                           {&l.norm3, "norm3"},
                                           {&l.local, "local"},
                                           {&l.ffn, "ffn"},
-                                          {&l.norm2, "norm2"},
-                                          {&l.deesc, "deesc"}})
+                                          {&l.norm2, "norm2"}})
             *state = stage(name, i, name);
+        for (const std::string_view name : changing)
+            if (State found = stage(name, i, name)) l.changed.push_back(std::move(found));
         if (trace.attention_inputs())
             l.input = stage("norm1", i, "attention_inputs");
         else
             l.norm1 = stage("norm1", i, "norm1");
         l.number = i;
         l.last = i + 1 == trace.summary().layers;
-        keep_finite({&l.in, &l.next, &l.sa, &l.attn, &l.norm1, &l.norm3, &l.local, &l.ffn, &l.norm2,
-                     &l.deesc, &l.input});
+        std::vector<State*> states = {&l.in,    &l.next,  &l.sa,  &l.attn,  &l.norm1,
+                                      &l.norm3, &l.local, &l.ffn, &l.norm2, &l.input};
+        for (State& changed : l.changed) states.push_back(&changed);
+        keep_finite(states);
         add_post(out[0], l);
         add_pre(out[1], l);
         add_parallel(out[2], l);
@@ -458,6 +472,8 @@ std::vector<Stage> stages_of(const SavedTrace& trace, NormPlacement placement) {
     block.local.kernel =
         trace.stages().contains("local") || trace.stages().contains("norm3") ? 1 : 0;
     block.deesc.tau = trace.stages().contains("deesc") ? 1 : 0;
+    for (const StepEntry* entry : further_steps())
+        if (trace.stages().contains(entry->name)) block.steps.push_back({std::string(entry->name)});
     std::vector<Stage> out;
     for (const Stage& stage : stages_of(block)) {
         if (stage.name == "in" || stage.name == "out") continue;
