@@ -233,10 +233,15 @@ RandomModel random_model(std::string_view text) {
             known.push_back(candidate);
         }
     }
+    std::vector<std::string_view> alike;
+    for (const std::string_view candidate : known)
+        if (!name.empty() && candidate.starts_with(name)) alike.push_back(candidate);
     const std::string near = nearest(name, known);
-    throw UsageError(fmt::format("random:{}: unknown model{}; expected one of {}", name,
-                                 near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near),
-                                 fmt::join(known, ", ")));
+    if (alike.empty() && !near.empty()) alike.push_back(near);
+    throw UsageError(
+        fmt::format("random:{}: unknown model; {}", name,
+                    alike.empty() ? "tsdiag list random names all of them"
+                                  : fmt::format("did you mean '{}'?", fmt::join(alike, "', '"))));
 }
 
 std::unique_ptr<Weights> random_weights(const RandomModel& model, Rng rng, const Backend& backend,
