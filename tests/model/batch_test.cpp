@@ -39,6 +39,7 @@ std::vector<ModelCase> model_cases() {
           "pre-norm,layers=1,d=24,heads=3,attention=informer,factor=1",
           "pre-norm,layers=1,d=24,heads=3,attention=skyformer,landmarks=5",
           "pre-norm,layers=1,d=24,heads=3,deesc=0.5",
+          "pre-norm,layers=1,d=24,heads=3,step=contranorm",
           "pre-norm,layers=2,d=24,heads=3,out_proj=1,attention=diag_attention+norm_attention",
           "llama-7b,layers=2,d=24,heads=4,kv_heads=2,vocab=12,ffn=16"})
         out.push_back({text, [text](Type type) { return random(text, type); }});

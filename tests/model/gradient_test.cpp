@@ -227,6 +227,8 @@ TEST(Differentiate, AgreesWithDifferencesForEveryLayout) {
           "post-norm,deesc=0.3,deesc_at=ffn,deesc_learned=1",
           "pre-norm,deesc=0.3,deesc_learned=1",
           "pre-norm,glu=1",
+          "post-norm,step=contranorm:scale=0.7:learned=1:at=ffn",
+          "pre-norm,causal=1,step=contranorm:identity=1:temperature=0.5",
           "pre-norm,attention=0:polynomial:p=2;1:softmax",
           "pre-norm,out_proj=1",
           "post-norm,attention=polynomial",

@@ -87,9 +87,10 @@ std::string stages_in_words(const BlockSpec& block) {
 }
 
 TEST(Stages, OfEachLayoutAreThoseOfTheDictionary) {
-    BlockSpec post, pre, local, parallel, branch, behind, before, merging;
+    BlockSpec post, pre, local, parallel, branch, behind, before, merging, further;
     post.ffn.width = 1;
-    for (BlockSpec* other : {&pre, &local, &parallel, &branch, &behind, &before, &merging})
+    for (BlockSpec* other :
+         {&pre, &local, &parallel, &branch, &behind, &before, &merging, &further})
         *other = post;
     pre.placement = local.placement = before.placement = merging.placement = NormPlacement::pre;
     parallel.placement = NormPlacement::parallel;
@@ -98,6 +99,8 @@ TEST(Stages, OfEachLayoutAreThoseOfTheDictionary) {
     behind.deesc.tau = before.deesc.tau = 0.5;
     before.deesc.before_ffn = true;
     merging.merge.width = 1;
+    for (const StepEntry* entry : further_steps())
+        further.steps.push_back({std::string(entry->name)});
     std::string table = "| layout | stages |\n|---|---|\n";
     for (const auto& [layout, block] :
          {std::pair("post-norm [TSE] Alg. 1", &post),
@@ -107,6 +110,7 @@ TEST(Stages, OfEachLayoutAreThoseOfTheDictionary) {
           {"norms in the branches (OLMo 2)", &branch},
           {"post-norm, de-escalated behind its steps", &behind},
           {"pre-norm, de-escalated before the feed-forward step", &before},
+          {"post-norm with all [further steps](steps.md) behind its own", &further},
           {"pre-norm whose patches merge (Swin): `merge` is the next layer's `in`", &merging}})
         table += fmt::format("| {} | {} |\n", layout, stages_in_words(*block));
     const std::filesystem::path file = std::filesystem::path(test_data()) / "../../docs/metrics.md";

@@ -11,8 +11,10 @@
 
 namespace tsdiag {
 
+extern const StepEntry contranorm_step;
+
 std::span<const StepEntry* const> further_steps() {
-    static constexpr std::array<const StepEntry*, 0> list = {};
+    static constexpr std::array list = {&contranorm_step};
     return list;
 }
 
