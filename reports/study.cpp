@@ -37,6 +37,12 @@ std::string measured_text(const Comparison& c) {
     return fmt::format("{} \u00b1 {:.2g}", number(*c.measured), *c.error);
 }
 
+std::string expected_text(const Comparison& c) {
+    if (!c.expected) return "";
+    const bool margin = c.kind == Comparison::Kind::comparable;
+    return number(*c.expected) + (margin ? fmt::format(" \u00b1 {:.2g}", c.resolution) : "");
+}
+
 std::string comparisons_html(const std::vector<Comparison>& comparisons) {
     if (comparisons.empty())
         return "<p>No quantity here is a single number; see the figures.</p>\n";
@@ -45,16 +51,17 @@ std::string comparisons_html(const std::vector<Comparison>& comparisons) {
         body += fmt::format(
             "<tr><th scope=\"row\">{}</th><td class=\"words\">{}</td><td>{}</td><td>{}</td>"
             "<td>{}</td><td class=\"words\">{}</td></tr>\n",
-            caption_html(c.what), caption_html(c.says), c.expected ? number(*c.expected) : "",
+            caption_html(c.what), caption_html(c.says), html(expected_text(c)),
             html(measured_text(c)), c.count > 0 ? fmt::format("{}", c.count) : "",
             html(c.judgement));
     return table_html(
         {.label = "Comparisons",
          .caption = "Measured: mean \u00b1 standard error over the trials. Judged by Student's t "
-                    "over the trials (Welch's for two means), one-sided for bounds. The "
-                    "probability of any error among all orders of the page is at most 5 %, and "
-                    "likewise among all comparisons with a number (Holm). A claim without a "
-                    "number, or with a number for another setting, is not judged.",
+                    "over the trials (Welch's for two means), one-sided for bounds; numbers are "
+                    "comparable by two one-sided tests within the margin that the claim states. "
+                    "The probability of any error among all orders and likenesses of the page is "
+                    "at most 5 %, and likewise among all comparisons with a number (Holm). A claim "
+                    "without a number, or with a number for another setting, is not judged.",
          .columns =
              {{"quantity"}, {"claim"}, {"paper's value"}, {"measured"}, {"trials"}, {"judgement"}},
          .rows = body,
@@ -68,6 +75,7 @@ std::string claim_html(const Study& study) {
     if (!notes.empty()) notes = filled("findings", {{"items", notes}});
     return section_html("verdict", "Claim and measurement",
                         filled("claim", {{"claim", caption_html(study.claim)},
+                                         {"outcome", caption_html(study.outcome)},
                                          {"method", caption_html(study.method)}}) +
                             comparisons_html(study.comparisons) + notes);
 }

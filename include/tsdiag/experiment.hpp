@@ -106,9 +106,13 @@ RunResult perform(const ExperimentEntry& entry, const ExperimentOptions& options
 /// The options recorded in a run.json, to regenerate the page from the tables.
 ExperimentOptions recorded_options(const Json& run);
 /// Judges each comparison by its trials: Student's t with `freedom` degrees, one-sided for a bound.
-/// Comparisons with a number are one family and orders another; the family-wise error rate of each
-/// is at most 5 % (Holm).  Fewer than three trials decide nothing.
+/// A likeness is found by two one-sided tests within its margin.  Comparisons with a number are one
+/// family, orders and likenesses another; the family-wise error rate of each is at most 5 % (Holm).
+/// Fewer than three trials decide nothing, and trials of equal value an order by their sign alone.
 void judge(std::span<Comparison> comparisons);
+/// How many of the judged claims are contradicted, found, consistent and open, and about how many
+/// trials would decide half of the open ones.
+std::string outcome_of(std::span<const Comparison> comparisons);
 /// The page of a result, judged.
 Study study(const ExperimentEntry& entry, const RunResult& result,
             const ExperimentOptions& options);

@@ -141,8 +141,11 @@ std::vector<std::string> write_report(const Table& table, const Json& run,
 /// A stated value of a quantity, compared with the measured one.
 struct Comparison {
     /// Relation of the measured number x to `expected`; an order is x > 0, x the difference of two
-    /// numbers.
-    enum class Kind { equal, at_most, at_least, order };
+    /// numbers; comparable is |x - expected| <= `resolution`, the margin that the claim sets.
+    enum class Kind { equal, at_most, at_least, order, comparable };
+    /// What the trials say: an order or a likeness is found, a number or a bound is consistent with
+    /// them.
+    enum class Outcome { unjudged, found, consistent, contradicted, open };
 
     std::string what = {};                            ///< "xi1/xi2 of the attention step, block 0"
     std::string says = {};                            ///< who says what: "[TSE] Cor. 2.7: 2"
@@ -151,16 +154,22 @@ struct Comparison {
     Index count = 0;                                  ///< number of trials
     std::string unknown = {};                         ///< why nothing was measured
     Kind kind = Kind::equal;
-    double freedom = 0;          ///< degrees of freedom of the error; 0: count - 1
-    double resolution = 0;       ///< differences up to it count as 0
-    std::string judgement = {};  ///< the outcome: "no significant difference (1.2 ...)"
+    double freedom = 0;     ///< degrees of freedom of the error; 0: count - 1
+    double resolution = 0;  ///< differences up to it count as 0
+    bool counted = false;   ///< not sampled: it has no scatter
+    Index chosen_from = 1;  ///< it is the farthest of so many numbers
+    Outcome outcome = Outcome::unjudged;
+    std::string judgement = {};  ///< the outcome in words: "no significant difference (1.2 ...)"
+    /// Where open: about so many trials would tell a distance like this one; 0: none would.
+    Index trials_needed = 0;
 };
 
 /// A page that compares a claim with measurements.
 struct Study {
     std::string name = {}, title = {}, source = {};
-    std::string claim = {};   ///< what the paper says
-    std::string method = {};  ///< what was done here, and how it differs
+    std::string claim = {};    ///< what the paper says
+    std::string method = {};   ///< what was done here, and how it differs
+    std::string outcome = {};  ///< of its comparisons, in one or two sentences
     std::vector<std::string> notes = {};
     std::vector<Comparison> comparisons = {};
     std::vector<Figure> figures = {};

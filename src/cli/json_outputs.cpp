@@ -69,9 +69,9 @@ std::span<const JsonOutput> json_outputs() {
         {"figure",
          "an object",
          {{"figures", "list",
-           "`name`, `title`, `source`; with numbers `out`, `seconds` and `comparisons`, each "
-           "`what`, "
-           "`measured`, `stderr`, `expected`, `count`, `says`, `judgement`"}}},
+           "`name`, `title`, `source`; with numbers `out`, `seconds`, `outcome` and "
+           "`comparisons`, each `what`, `measured`, `stderr`, `expected`, `count`, `says`, "
+           "`judgement`"}}},
         {"train", "an object", {out_key, findings_key}},
         {"gradients",
          "an object",

@@ -121,6 +121,8 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
                 order_of("steps per second", a.name, b.name, a.speed, b.speed, says));
             found.comparisons.push_back(
                 order_of("mean accuracy", a.name, b.name, a.score, b.score, says));
+            found.comparisons.push_back(
+                counted_up(order_of("bytes per step", b.name, a.name, b.bytes, a.bytes, says)));
         }
     for (const Bubble& b : bubbles)
         found.comparisons.push_back(compare(fmt::format("megabytes per step, {}", b.name), says,

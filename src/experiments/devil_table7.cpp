@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <span>
 #include <tuple>
 
 #include "devil_arena.hpp"
@@ -132,6 +134,19 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
                              "[DEVIL] 5.3: \"our TransNormer achieves faster speed\""));
         }
     }
+    const auto bytes = [&](const Row& row) {
+        Number of = curve_of(table, row.label, "step_bytes").at(most);
+        if (of.value) of.value = std::log2(*of.value);
+        return of;
+    };
+    for (const Row& row : std::span(rows).subspan(1))  // behind the vanilla transformer
+        if (&row != &fastest)
+            found.comparisons.push_back(counted_up(order_of(
+                fmt::format("log2 of bytes per step in training, n = {}", most),
+                fmt::format("1 more than {}", row.label), fastest.label, scaled(bytes(row), 1, 1),
+                bytes(fastest),
+                "[DEVIL] 5.3: \"comparable GPU memory footprints\", read as at most twice as "
+                "much")));
     found.notes.push_back(
         "Seconds depend on this machine and its load: they vary between runs and cannot be "
         "compared with those of a GPU.");

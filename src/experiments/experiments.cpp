@@ -119,6 +119,7 @@ Study study(const ExperimentEntry& entry, const RunResult& result,
             .source = std::string(entry.source),
             .claim = std::string(entry.claim),
             .method = std::string(entry.method),
+            .outcome = outcome_of(found.comparisons),
             .notes = std::move(found.notes),
             .comparisons = std::move(found.comparisons),
             .figures = std::move(found.figures)};

@@ -2,16 +2,21 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
+#include <string>
+#include <vector>
 
 #include "tsdiag/experiment.hpp"
 #include "tsdiag/intervals.hpp"
+#include "tsdiag/text.hpp"
 
 /// The judgements of comparisons.
 namespace tsdiag {
 namespace {
 
 using Kind = Comparison::Kind;
+using Outcome = Comparison::Outcome;
 
 constexpr double level = 0.05;
 constexpr std::string_view within_bound = "consistent with the bound";
@@ -30,75 +35,127 @@ Distance distance_of(const Comparison& c) {
     const double size = std::max(std::abs(*c.measured), std::abs(expected));
     if (std::abs(d.off) <= 1e-12 * size) d.off = 0;
     d.beyond = std::copysign(std::max(0.0, std::abs(d.off) - c.resolution), d.off);
-    d.exact = c.error && *c.error <= 1e-9 * size;
+    d.exact = c.counted || (c.error && *c.error <= 1e-9 * size);
     return d;
 }
 
-bool judged(const Comparison& c) { return c.measured && (c.expected || c.kind == Kind::order); }
+/// A claim in words, which trials support or not; others are numbers and bounds.
+bool in_words(const Comparison& c) { return c.kind == Kind::order || c.kind == Kind::comparable; }
+bool is_judged(const Comparison& c) { return c.measured && (c.expected || in_words(c)); }
 
 /// Degrees of freedom of Student's t.  Bounds are tested on one side.
 double freedom_of(const Comparison& c) { return c.freedom > 0 ? c.freedom : double(c.count - 1); }
 bool one_sided(const Comparison& c) { return c.kind == Kind::at_most || c.kind == Kind::at_least; }
 
 /// The number of standard errors at which one of `family` comparisons is significant whatever the
-/// others are: the power of these trials.
-double needed(const Comparison& c, std::size_t family) {
+/// others are, with `freedom` degrees of freedom: the power of these trials.
+double needed(const Comparison& c, std::size_t family, double freedom) {
     const double share = level / double(family) * (one_sided(c) ? 2 : 1);
-    return student_quantile(1 - share, freedom_of(c));
+    return student_quantile(1 - share, freedom);
 }
 
-/// The p-value; an order is tested on both sides.
+/// The p-value of two numbers that are comparable, or else are not: two one-sided tests [TOST] of
+/// each side of the margin.  Of the farthest of several numbers the first is that of all, the second
+/// is multiplied by their number.
+double probability_of_margin(const Comparison& c, const Distance& d) {
+    const double inside = (c.resolution - std::abs(d.off)) / *c.error;
+    const double alike = student_tail(inside, freedom_of(c)),
+                 apart = double(c.chosen_from) * student_tail(-inside, freedom_of(c));
+    return std::min(1.0, 2 * std::min(alike, apart));
+}
+
+/// The p-value; an order is tested on both sides.  Trials that all have the same value, as
+/// accuracies on few samples may, give an order no standard error: what is left is their sign.
 double probability_of(const Comparison& c, const Distance& d) {
+    if (d.exact && c.kind == Kind::order)
+        return d.off == 0 ? 1 : std::pow(0.5, double(c.count - 1));
+    if (c.kind == Kind::comparable && !d.exact) return probability_of_margin(c, d);
     const double against = !one_sided(c)             ? std::abs(d.beyond)
                            : c.kind == Kind::at_most ? d.beyond
                                                      : -d.beyond;
-    if (d.exact) return against > 0 ? 0 : 1;
+    if (d.exact) return against > 0 || c.kind == Kind::comparable ? 0 : 1;
     return (one_sided(c) ? 1 : 2) * student_tail(against / *c.error, freedom_of(c));
 }
 
 /// "2.1 standard errors above"; "1.3 % above" where there is no standard error.
 std::string how_far(const Comparison& c, const Distance& d) {
     const std::string_view side = d.off > 0 ? "above" : "below";
+    if (c.kind == Kind::comparable)
+        return fmt::format("{:.2g} {}, margin {:.2g}", std::abs(d.off), side, c.resolution);
     if (d.off == 0) return "equal up to rounding";
     if (c.resolution > 0 && d.beyond == 0)
         return fmt::format("{:.2g} {}, resolution {:g}", std::abs(d.off), side, c.resolution);
     if (c.error && !d.exact)
         return fmt::format("{:.1f} standard errors {}", std::abs(d.off) / *c.error, side);
+    if (c.kind == Kind::order) return fmt::format("{:.2g} {}", std::abs(d.off), side);
     const double size = std::max(std::abs(*c.measured), std::abs(c.expected.value_or(0)));
     return fmt::format("{:.2g} % {}", 100 * std::abs(d.off) / size, side);
 }
 
-/// The judgement where the test is not significant.
-std::string_view upheld(const Comparison& c, const Distance& d) {
-    switch (c.kind) {
-        case Kind::equal:
-            return d.beyond == 0 && c.resolution > 0 ? "equal within the resolution"
-                                                     : "no significant difference";
-        case Kind::at_most:
-            return d.beyond <= 0 ? within_bound : "not decided";
-        case Kind::at_least:
-            return d.beyond >= 0 ? within_bound : "not decided";
-        case Kind::order:
-            return "not decided";
-    }
-    return "";
+struct Judgement {
+    Outcome outcome = Outcome::open;
+    std::string_view words = "not decided";
+};
+
+/// Where the test is not significant.
+Judgement upheld(const Comparison& c, const Distance& d) {
+    const bool within = c.kind == Kind::at_most ? d.beyond <= 0 : d.beyond >= 0;
+    if (in_words(c) || (one_sided(c) && !within)) return {};
+    if (one_sided(c)) return {Outcome::consistent, within_bound};
+    return {Outcome::consistent, d.beyond == 0 && c.resolution > 0 ? "equal within the resolution"
+                                                                   : "no significant difference"};
 }
 
-std::string_view fallen(const Comparison& c, const Distance& d) {
+/// Where it is.
+Judgement decided(const Comparison& c, const Distance& d) {
     switch (c.kind) {
         case Kind::equal:
-            return "differs";
+            return {Outcome::contradicted, "differs"};
         case Kind::at_most:
-            return "above the bound";
+            return {Outcome::contradicted, "above the bound"};
         case Kind::at_least:
-            return "below the bound";
+            return {Outcome::contradicted, "below the bound"};
         case Kind::order:
-            return d.beyond > 0 ? "found" : "the opposite order is found";
+            if (d.off > 0) return {Outcome::found, "found"};
+            return {Outcome::contradicted, "the opposite order is found"};
+        case Kind::comparable:
+            if (d.beyond == 0) return {Outcome::found, "comparable"};
+            return {Outcome::contradicted, "not comparable"};
     }
-    return "";
+    return {};
 }
 
-/// Judges one family with Holm's correction: orders, or numbers.
+/// The fewest trials at which one of `family` claims would be significant if their distance and
+/// scatter stay as they are; 0: more than ten thousand.
+Index trials_for(const Comparison& c, const Distance& d, std::size_t family) {
+    const double distance =
+        c.kind == Kind::comparable ? std::abs(c.resolution - std::abs(d.off)) : std::abs(d.beyond);
+    constexpr Index most = 10'000;
+    for (Index n = std::max(c.count, fewest) + 1; n <= most; n += std::max<Index>(1, n / 20)) {
+        const double scatter = *c.error * std::sqrt(double(c.count) / double(n));
+        const double freedom = freedom_of(c) * double(n - 1) / double(c.count - 1);
+        if (distance >= scatter * needed(c, family, freedom)) return n;
+    }
+    return 0;
+}
+
+/// Why nothing is decided, and what would decide it.
+std::string why_open(const Comparison& c, const Distance& d, std::size_t family) {
+    if (d.exact) return "; all trials have the same value, and their sign alone decides too little";
+    if (c.kind == Kind::comparable) return fmt::format(", standard error {:.2g}", *c.error);
+    return c.resolution > 0
+               ? ""
+               : fmt::format("; significant from {:.1f}", needed(c, family, freedom_of(c)));
+}
+
+void say(Comparison& c, const Distance& d, const Judgement& judged, const std::string& rest) {
+    c.outcome = judged.outcome;
+    c.judgement = judged.words == within_bound
+                      ? std::string(judged.words)
+                      : fmt::format("{} ({}{})", judged.words, how_far(c, d), rest);
+}
+
+/// Judges one family with Holm's correction: claims in words, or numbers.
 void judge_family(std::span<Comparison* const> family) {
     std::vector<double> probabilities;
     for (const Comparison* c : family) probabilities.push_back(probability_of(*c, distance_of(*c)));
@@ -106,14 +163,23 @@ void judge_family(std::span<Comparison* const> family) {
     for (std::size_t i = 0; i < family.size(); ++i) {
         Comparison& c = *family[i];
         const Distance d = distance_of(c);
-        const std::string_view says = falls[i] ? fallen(c, d) : upheld(c, d);
-        std::string rest = d.exact && d.off != 0 ? "; the trials agree up to rounding" : "";
-        if (!d.exact && c.resolution == 0 &&
-            (says == "not decided" || says == "no significant difference"))
-            rest = fmt::format("; significant from {:.1f}", needed(c, family.size()));
-        c.judgement = says == within_bound ? std::string(says)
-                                           : fmt::format("{} ({}{})", says, how_far(c, d), rest);
+        const Judgement judged = falls[i] ? decided(c, d) : upheld(c, d);
+        std::string rest;
+        if (judged.outcome == Outcome::open || judged.words == "no significant difference")
+            rest = d.exact && !in_words(c) ? "" : why_open(c, d, family.size());
+        else if (d.exact && d.off != 0 && c.kind != Kind::comparable)
+            rest = "; the trials agree up to rounding";
+        if (judged.outcome == Outcome::open && !d.exact)
+            c.trials_needed = trials_for(c, d, family.size());
+        say(c, d, judged, rest);
     }
+}
+
+/// Without trials a number that was counted decides by itself.
+void judge_alone(Comparison& c) {
+    const Distance d = distance_of(c);
+    const bool apart = c.kind == Kind::order ? d.off != 0 : probability_of(c, d) == 0;
+    say(c, d, apart ? decided(c, d) : upheld(c, d), "");
 }
 
 }  // namespace
@@ -122,16 +188,57 @@ void judge(std::span<Comparison> comparisons) {
     std::map<bool, std::vector<Comparison*>> families;
     for (Comparison& c : comparisons) {
         c.judgement.clear();
-        if (!judged(c)) continue;
+        c.outcome = Outcome::unjudged;
+        if (!is_judged(c)) continue;
         const Distance d = distance_of(c);
-        if (c.count >= fewest && c.error)
-            families[c.kind == Kind::order].push_back(&c);
-        else if (d.off == 0 && c.kind != Kind::order)
+        if (c.counted) {
+            judge_alone(c);
+        } else if (c.count >= fewest && c.error) {
+            families[in_words(c)].push_back(&c);
+        } else if (d.off == 0 && !in_words(c)) {
+            c.outcome = Outcome::consistent;
             c.judgement = "equal up to rounding";
-        else
+        } else {
+            c.outcome = Outcome::open;
             c.judgement = fmt::format("too few trials to decide ({})", how_far(c, d));
+        }
     }
-    for (const auto& [orders, family] : families) judge_family(family);
+    for (const auto& [words, family] : families) judge_family(family);
+}
+
+std::string outcome_of(std::span<const Comparison> comparisons) {
+    std::map<Outcome, std::size_t> counts;
+    std::vector<Index> trials;
+    Index most = 0;
+    for (const Comparison& c : comparisons) {
+        if (c.outcome == Outcome::unjudged) continue;
+        ++counts[c.outcome];
+        most = std::max(most, c.count);
+        if (c.outcome == Outcome::open)
+            trials.push_back(c.trials_needed > 0 ? c.trials_needed
+                                                 : std::numeric_limits<Index>::max());
+    }
+    std::size_t sum = 0;
+    std::string parts;
+    for (const auto& [outcome, words] : {std::pair{Outcome::contradicted, "contradicted"},
+                                         {Outcome::found, "found"},
+                                         {Outcome::consistent, "consistent with the trials"},
+                                         {Outcome::open, "not decided"}}) {
+        if (counts[outcome] == 0) continue;
+        sum += counts[outcome];
+        parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", counts[outcome], words);
+    }
+    if (sum == 0) return "No claim is judged here.";
+    std::string out = fmt::format("Of {} judged: {}.", counted(sum, "claim"), parts);
+    if (trials.empty() || most < fewest) return out;
+    std::ranges::sort(trials);
+    const Index median = trials[(trials.size() - 1) / 2];
+    return out + (median == std::numeric_limits<Index>::max()
+                      ? " More than 10000 trials would be needed for half of the open ones, at "
+                        "distances like these."
+                      : fmt::format(" About {} trials would decide half of the open ones, at "
+                                    "distances like these.",
+                                    median));
 }
 
 }  // namespace tsdiag

@@ -123,9 +123,9 @@ void compare_levels(const Numbers& numbers, const ExperimentSetting& setting, co
         order_of(what, cube.label, softmax.label, level(cube), level(softmax), norm.unscaled));
     all.push_back(order_of(what, cube.label, scaled_cube.label, level(cube), level(scaled_cube),
                            norm.scaled));
-    all.push_back(compare(fmt::format("{}: {} less {}", what, scaled_cube.label, softmax.label),
-                          norm.scaled, std::nullopt,
-                          difference(level(scaled_cube), level(softmax))));
+    all.push_back(alike(what, scaled_cube.label, softmax.label, level(scaled_cube), level(softmax),
+                        fmt::format("{}, read as within a factor of 2", norm.scaled),
+                        std::log10(2)));
 }
 
 void compare_accuracies(const Numbers& numbers, const ExperimentSetting& setting,

@@ -251,6 +251,13 @@ void compare_power(const ExperimentSetting& setting, const Numbers& numbers,
                                        scaled(own, 1, -0.5), Comparison::Kind::at_most),
                                near_exponent));
     }
+    all.push_back(alike(fmt::format("exponent of |P|_F in N, Var(Q, K) = {}", variance),
+                        fmt::format("x^{} / sqrt N", p), "softmax",
+                        scaled(growth(numbers.curve(model, "fro_" + name)), 1, -0.5),
+                        growth(numbers.curve(model, "fro_softmax")),
+                        "[POLY] 4: \"a level of regularization, in expectation, similar to that of "
+                        "softmax\"",
+                        near_exponent));
     if (p > 2) return;  // too heavy-tailed for the mean of so few draws
     for (const Kind& kind : kinds) {
         const auto squares = numbers.curve(model, fmt::format("{}_{}", kind.square, name));

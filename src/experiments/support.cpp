@@ -120,6 +120,18 @@ Comparison resolved(Comparison comparison, double resolution) {
     return comparison;
 }
 
+Comparison alike(const std::string& what, const std::string& first, const std::string& second,
+                 const Number& a, const Number& b, std::string says, double margin) {
+    return resolved(compare(fmt::format("{}: {} less {}", what, first, second), std::move(says),
+                            0.0, difference(a, b), Comparison::Kind::comparable),
+                    margin);
+}
+
+Comparison counted_up(Comparison comparison) {
+    comparison.counted = true;
+    return comparison;
+}
+
 Comparison order_of(const std::string& what, const std::string& first, const std::string& second,
                     const Number& a, const Number& b, std::string says) {
     return compare(fmt::format("{}: {} over {}", what, first, second), std::move(says),

@@ -66,6 +66,12 @@ Comparison compare(std::string what, std::string says, std::optional<double> exp
                    const Number& measured, Comparison::Kind kind = Comparison::Kind::equal);
 /// `comparison` where differences up to `resolution` are ignored.
 Comparison resolved(Comparison comparison, double resolution);
+/// "what: first less second" is at most `margin` on either side.  `says` names where the margin
+/// comes from.
+Comparison alike(const std::string& what, const std::string& first, const std::string& second,
+                 const Number& a, const Number& b, std::string says, double margin);
+/// `comparison` of a number that was counted, not sampled.
+Comparison counted_up(Comparison comparison);
 /// "what: first over second": whether one number exceeds the other.
 Comparison order_of(const std::string& what, const std::string& first, const std::string& second,
                     const Number& a, const Number& b, std::string says);

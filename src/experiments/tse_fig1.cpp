@@ -81,8 +81,11 @@ void compare_gradients(const Numbers& numbers, const Reading& r, Index last,
         compare(fmt::format("gradient norm of the weights of block 0 over that of block {}, {}",
                             last, r.label),
                 says, std::nullopt, numbers.at(r.model, "grad_first_last", "", -1)));
-    all.push_back(compare(fmt::format("greatest of these norms over the least, {}", r.label), says,
-                          std::nullopt, numbers.at(r.model, "grad_spread", "", -1)));
+    all.push_back(
+        resolved(compare(fmt::format("greatest of these norms over the least, {}", r.label),
+                         fmt::format("{}, read as within a factor of 2", says), 1.0,
+                         numbers.at(r.model, "grad_spread", "", -1), Comparison::Kind::comparable),
+                 1));
 }
 
 Findings find(const Table& table, const ExperimentSetting& setting) {
@@ -104,10 +107,11 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
         cos.series.push_back(line(r.label, numbers.depth(r.model, "t_cos", "out")));
         div.series.push_back(line(r.label, numbers.depth(r.model, "t_div", "out"), true));
         for (const char* metric : {"t_sim", "t_cos"})
-            found.comparisons.push_back(
+            found.comparisons.push_back(resolved(
                 compare(fmt::format("{} after block {}, {}", metric, last, r.label),
-                        "[TSE] 1.1: \"escalate to unity\"", std::nullopt,
-                        numbers.at(r.model, metric, "out", last)));
+                        "[TSE] 1.1: \"escalate to unity\", read as 0.99 at least", 1.0,
+                        numbers.at(r.model, metric, "out", last), Comparison::Kind::comparable),
+                0.01));
         found.comparisons.push_back(compare(fmt::format("blocks until t_sim = 0.99, {}", r.label),
                                             "no number", std::nullopt,
                                             numbers.at(r.model, "depth_99", "", -1)));

@@ -17,6 +17,13 @@ using Kind = Comparison::Kind;
 
 Number number(double value, double error, Index count = 20) { return {value, error, count, ""}; }
 
+Number mean_of(const Rng& rng, Index count, double mean) {
+    auto drawn = std::vector<double>(std::size_t(count));
+    rng.fill_normal(std::span<double>(drawn), mean, 1);
+    const Moments m = moments_of(drawn);
+    return number(m.mean(), m.standard_error(), count);
+}
+
 std::string judged(Comparison c) {
     judge(std::span(&c, 1));
     return c.judgement;
@@ -50,8 +57,98 @@ TEST(Judge, FindsNoDifferenceBelowTheResolution) {
     EXPECT_THAT(judged(0.1, 0, 0.01, Kind::equal, 0.001), StartsWith("differs"));
 }
 
+TEST(Judge, FindsNumbersComparableWithinTheMarginAlone) {
+    EXPECT_EQ(judged(0.02, 0, 0.02, Kind::comparable, 0.1), "comparable (0.02 above, margin 0.1)");
+    EXPECT_EQ(judged(-0.3, 0, 0.02, Kind::comparable, 0.1),
+              "not comparable (0.3 below, margin 0.1)");
+    EXPECT_EQ(judged(0.02, 0, 0.08, Kind::comparable, 0.1),
+              "not decided (0.02 above, margin 0.1, standard error 0.08)");
+    EXPECT_EQ(judged(0.12, 0, 0.08, Kind::comparable, 0.1),
+              "not decided (0.12 above, margin 0.1, standard error 0.08)");
+}
+
+/// Two numbers that differ by the margin itself are called comparable, or not, in 2.5 % of pages
+/// each; numbers well inside are found.
+TEST(Judge, ErrsAtTheMarginInFivePercent) {
+    const auto share = [](double mean, Comparison::Outcome outcome) {
+        int count = 0;
+        constexpr int pages = 4000;
+        for (int i = 0; i < pages; ++i) {
+            Comparison c =
+                resolved(compare("x", "e", 0.0, mean_of(Rng(9).fork(std::uint64_t(i)), 8, mean),
+                                 Kind::comparable),
+                         2);
+            judge(std::span(&c, 1));
+            count += c.outcome == outcome ? 1 : 0;
+        }
+        return double(count) / pages;
+    };
+    constexpr double sampling = 0.01;  // four standard errors of 0.025
+    EXPECT_NEAR(share(2, Comparison::Outcome::found), 0.025, sampling);
+    EXPECT_NEAR(share(2, Comparison::Outcome::contradicted), 0.025, sampling);
+    EXPECT_GE(share(0, Comparison::Outcome::found), 0.95);
+    EXPECT_GE(share(5, Comparison::Outcome::contradicted), 0.95);
+}
+
+/// The farthest of ten equal numbers is outside the margin by chance.
+TEST(Judge, ContradictsTheFarthestOfSeveralOnlyBeyondTheirChance) {
+    Comparison c = resolved(compare("x", "e", 0.0, number(0.16, 0.02), Kind::comparable), 0.1);
+    EXPECT_THAT(judged(c), StartsWith("not comparable"));
+    c.chosen_from = 10;
+    EXPECT_THAT(judged(c), StartsWith("not decided"));
+    c.measured = 0.03;
+    EXPECT_THAT(judged(c), StartsWith("comparable")) << "then all of them are";
+}
+
+/// Three accuracies on eight samples may all be 0.5 and 0.625.
+TEST(Judge, CountsSignsWhereAllTrialsHaveOneValue) {
+    const auto order = [](Index trials) {
+        return judged(
+            order_of("accuracy", "a", "b", number(0.625, 0, trials), number(0.5, 0, trials), "e"));
+    };
+    EXPECT_EQ(order(3),
+              "not decided (0.12 above; all trials have the same value, and their sign alone "
+              "decides too little)");
+    EXPECT_THAT(order(5), StartsWith("not decided"));  // 2 / 2^5 > 0.05
+    EXPECT_THAT(order(6), StartsWith("found"));
+}
+
+TEST(Judge, DecidesWhatIsCountedWithoutTrials) {
+    const Number more{3e6, {}, 1, ""}, less{2e6, {}, 1, ""};
+    EXPECT_EQ(judged(counted_up(order_of("bytes", "a", "b", more, less, "e"))),
+              "found (1e+06 above)");
+    EXPECT_THAT(judged(counted_up(order_of("bytes", "a", "b", less, more, "e"))),
+                StartsWith("the opposite order is found"));
+    EXPECT_THAT(judged(counted_up(order_of("bytes", "a", "b", less, less, "e"))),
+                StartsWith("not decided"));
+    EXPECT_THAT(judged(counted_up(alike("bytes", "a", "b", more, less, "e", 2e6))),
+                StartsWith("comparable"));
+    EXPECT_THAT(judged(counted_up(alike("bytes", "a", "b", more, less, "e", 5e5))),
+                StartsWith("not comparable"));
+}
+
+TEST(Outcome, SaysWhatIsOpenAndWhatWouldDecideIt) {
+    std::vector<Comparison> page = {compare("x", "e", 0.0, number(9, 1)),
+                                    compare("x", "e", 0.0, number(1, 1)),
+                                    compare("x", "words", std::nullopt, number(1, 1)),
+                                    compare("x", "e", std::nullopt, number(9, 1), Kind::order),
+                                    compare("x", "e", std::nullopt, number(1, 1), Kind::order)};
+    judge(page);
+    EXPECT_THAT(outcome_of(page),
+                StartsWith("Of 4 claims judged: 1 contradicted, 1 found, 1 consistent with the "
+                           "trials, 1 not decided. About "));
+    // The open order at twenty trials is one standard error off; two of them share 5 %, so that it
+    // takes (2.28 / 1)^2 times as many, up to the steps in which they are tried.
+    EXPECT_NEAR(double(page.back().trials_needed), 20 * 2.28 * 2.28, 6);
+    EXPECT_EQ(outcome_of({}), "No claim is judged here.");
+    Comparison two = compare("x", "e", std::nullopt, number(1, 1, 2), Kind::order);
+    judge(std::span(&two, 1));
+    EXPECT_EQ(outcome_of(std::span(&two, 1)), "Of 1 claim judged: 1 not decided.");
+}
+
 TEST(Judge, DecidesNothingOfFewerThanThreeTrials) {
-    for (const Kind kind : {Kind::equal, Kind::at_most, Kind::at_least, Kind::order}) {
+    for (const Kind kind :
+         {Kind::equal, Kind::at_most, Kind::at_least, Kind::order, Kind::comparable}) {
         const Number two = number(9, 0.001, 2);
         EXPECT_THAT(judged(compare("x", "e", 2.0, two, kind)),
                     StartsWith("too few trials to decide"));
@@ -100,13 +197,6 @@ TEST(OrderOf, IsWelchsTestOfTheDifference) {
     const Comparison unknown = order({.note = "training diverged"}, number(0.5, 0.04));
     EXPECT_FALSE(unknown.measured);
     EXPECT_EQ(unknown.unknown, "training diverged");
-}
-
-Number mean_of(const Rng& rng, Index count, double mean) {
-    auto drawn = std::vector<double>(std::size_t(count));
-    rng.fill_normal(std::span<double>(drawn), mean, 1);
-    const Moments m = moments_of(drawn);
-    return number(m.mean(), m.standard_error(), count);
 }
 
 /// Whether any order is found, in either direction, on a page with the orders of four groups of

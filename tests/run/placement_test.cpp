@@ -218,6 +218,27 @@ TEST_F(Placement, OfALocalStepIsFound) {
     EXPECT_THAT(refusal(s), HasSubstr("norm3.1"));
 }
 
+/// A further step may stand before the feed-forward step or at the end of the layer.
+TEST_F(Placement, OfAFurtherStepIsFound) {
+    for (const bool before : {false, true}) {
+        States s = states_of(NormPlacement::pre);
+        State x = s["hidden_states.0"];
+        for (int l = 0; l < layers; ++l) {
+            const auto at = [l](const char* stage) { return fmt::format("{}.{}", stage, l); };
+            s[at("hidden_states")] = x;
+            s[at("norm1")] = norm(x, l);
+            State y = s[at("attn")] = sum(x, s[at("sa")]);
+            if (before) y = s[at("contranorm")] = sum(y, drawn(40 + l));
+            s[at("norm2")] = norm(y, 5 + l);
+            x = s[at("ffn")] = sum(y, drawn(20 + l));
+            if (!before) x = s[at("contranorm")] = sum(x, drawn(40 + l));
+        }
+        s[fmt::format("hidden_states.{}", layers)] = x;
+        EXPECT_EQ(of(s), NormPlacement::pre);
+        EXPECT_THAT(refusal(without(s, {"contranorm"})), HasSubstr(before ? "norm2.0" : "ffn.0"));
+    }
+}
+
 TEST_F(Placement, LeadsToTheStagesOfTheSteps) {
     const auto stages = [&](const States& s, NormPlacement placement) {
         of(s);
@@ -237,6 +258,9 @@ TEST_F(Placement, LeadsToTheStagesOfTheSteps) {
     s["deesc.1"] = s["ffn.1"];
     EXPECT_EQ(stages(s, NormPlacement::pre),
               "norm1: sa: attn:in norm3: local:attn norm2: ffn:local deesc:ffn ");
+    s["contranorm.1"] = s["ffn.1"];
+    EXPECT_EQ(stages(s, NormPlacement::pre),
+              "norm1: sa: attn:in norm3: local:attn norm2: ffn:local deesc:ffn contranorm:deesc ");
 }
 
 /// What is added is a norm of `sa` with weights of its own, which was not saved.

@@ -118,7 +118,7 @@ std::string summary_of(const Study& page) {
         rows.push_back({"  " + c.what, measured,
                         c.expected ? fmt::format("{:.4g}", *c.expected) : "", c.judgement});
     }
-    return aligned(rows, 4);
+    return page.outcome + "\n" + aligned(rows, 4);
 }
 
 /// What determines the records of an experiment.
@@ -171,7 +171,7 @@ Json make(const FigureCommand& command, const ExperimentEntry& entry, Experiment
     const double seconds = result.run["phases"].array().front()["seconds"].number();
     Json output = head_json(entry);
     output.set("out", result_folder).set("seconds", seconds);
-    output.set("comparisons", comparisons_json(page));
+    output.set("outcome", page.outcome).set("comparisons", comparisons_json(page));
     if (command.quiet) return output;
     const fs::path made = fs::path(command.out) / entry.name / "report.html";
     print(fmt::format("{}  {} ({:.1f} s)\n", styled(std::string(entry.name), Style::bold),
