@@ -66,8 +66,11 @@ std::string numbers_of_failure(const Examined& e) {
     return "";
 }
 
-std::string cell(std::optional<double> v) {
-    return v ? fmt::format("<td>{}</td>", number(*v)) : "<td></td>";
+/// `within`: to which the number is judged; 0: nothing is said of it.
+std::string cell(std::optional<double> v, double within = 0) {
+    if (!v) return "<td></td>";
+    return fmt::format("<td>{}{}</td>", number(*v),
+                       within > 0 ? fmt::format(" \u00b1 {:g}", within) : "");
 }
 
 std::string count(Index number) {
@@ -81,7 +84,7 @@ std::string row(const Examined& e, const Reading& r, const std::string& reading,
     return fmt::format(
         "<tr><th "
         "scope=\"row\">{}</th><td>{}</td><td>{}</td>{}{}{}<td>{}</td>{}{}<td>{}</td></tr>\n",
-        html(e.claim->name), html(reading), verdict, cell(r.measured), cell(r.bound),
+        html(e.claim->name), html(reading), verdict, cell(r.measured), cell(r.bound, r.resolution),
         cell(r.tightness), range, count(r.trials), count(r.steps), html(r.note));
 }
 

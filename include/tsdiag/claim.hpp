@@ -128,6 +128,7 @@ struct Reading {
     std::optional<double> measured = {}, bound = {};
     std::optional<double> tightness = {};       ///< largest measured/bound (bound/measured of >=)
     std::optional<double> low = {}, high = {};  ///< the interval of `measured` that decided
+    double resolution = 0;  ///< of an exponent: the bound is judged to within it; else 0
     Index trials = 0;
     Index steps = 0;  ///< of the search for a violation: evaluations of both sides
     std::string note = {};

@@ -103,6 +103,7 @@ Reading examine_growth(const Growth& stated, const Check& how) {
     r.mutant = described(mutant, growth.mutant);
     if (r.verdict == Verdict::hypothesis_not_met) return r;
     r.bound = growth.claimed;
+    r.resolution = growth.resolution;
     const std::vector<Index>& sizes = how.range.empty() ? growth.sizes : how.range;
     if (how.only) return one_trial(growth, how, sizes, std::move(r));
     if (how.rehearsal) {

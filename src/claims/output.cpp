@@ -39,6 +39,7 @@ Json reading_json(const Reading& r) {
     json.set("verdict", name(r.verdict)).set("measured", or_null(r.measured));
     json.set("bound", or_null(r.bound)).set("tightness", or_null(r.tightness));
     json.set("low", or_null(r.low)).set("high", or_null(r.high)).set("trials", r.trials);
+    if (r.resolution > 0) json.set("resolution", r.resolution);
     json.set("steps", r.steps).set("note", r.note);
     Json::Array hypotheses;
     for (const Asked& h : r.hypotheses) hypotheses.push_back(hypothesis_json(h));

@@ -43,6 +43,7 @@ void write(RecordWriter& out, const Reading& r) {
     out.count(std::uint64_t(r.role));
     out.count(std::uint64_t(r.verdict));
     for (const auto& number : {r.measured, r.bound, r.tightness, r.low, r.high}) out.real(number);
+    out.real(r.resolution);
     out.index(r.trials);
     out.index(r.steps);
     out.text(r.note);
@@ -90,6 +91,7 @@ Reading read_reading(RecordReader& in) {
     r.verdict = read_enum(in, Verdict::hypothesis_not_met);
     for (auto* number : {&r.measured, &r.bound, &r.tightness, &r.low, &r.high})
         *number = in.maybe_real();
+    r.resolution = in.real();
     r.trials = in.index();
     r.steps = in.index();
     r.note = in.text();

@@ -55,8 +55,8 @@ double needed(const Comparison& c, std::size_t family, double freedom) {
 }
 
 /// The p-value of two numbers that are comparable, or else are not: two one-sided tests [TOST] of
-/// each side of the margin.  Of the farthest of several numbers the first is that of all, the second
-/// is multiplied by their number.
+/// each side of the margin.  Of the farthest of several numbers the first is that of all, the
+/// second is multiplied by their number.
 double probability_of_margin(const Comparison& c, const Distance& d) {
     const double inside = (c.resolution - std::abs(d.off)) / *c.error;
     const double alike = student_tail(inside, freedom_of(c)),
@@ -214,7 +214,7 @@ std::string outcome_of(std::span<const Comparison> comparisons) {
         if (c.outcome == Outcome::unjudged) continue;
         ++counts[c.outcome];
         most = std::max(most, c.count);
-        if (c.outcome == Outcome::open)
+        if (c.outcome == Outcome::open && c.count >= fewest)
             trials.push_back(c.trials_needed > 0 ? c.trials_needed
                                                  : std::numeric_limits<Index>::max());
     }
@@ -230,7 +230,8 @@ std::string outcome_of(std::span<const Comparison> comparisons) {
     }
     if (sum == 0) return "No claim is judged here.";
     std::string out = fmt::format("Of {} judged: {}.", counted(sum, "claim"), parts);
-    if (trials.empty() || most < fewest) return out;
+    if (most < fewest && counts[Outcome::open] > 0) return out + " It takes three trials at least.";
+    if (trials.empty()) return out;
     std::ranges::sort(trials);
     const Index median = trials[(trials.size() - 1) / 2];
     return out + (median == std::numeric_limits<Index>::max()

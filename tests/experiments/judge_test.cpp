@@ -143,7 +143,7 @@ TEST(Outcome, SaysWhatIsOpenAndWhatWouldDecideIt) {
     EXPECT_EQ(outcome_of({}), "No claim is judged here.");
     Comparison two = compare("x", "e", std::nullopt, number(1, 1, 2), Kind::order);
     judge(std::span(&two, 1));
-    EXPECT_EQ(outcome_of(std::span(&two, 1)), "Of 1 claim judged: 1 not decided.");
+    EXPECT_EQ(outcome_of(std::span(&two, 1)), "Of 1 claim judged: 1 not decided. It takes three trials at least.");
 }
 
 TEST(Judge, DecidesNothingOfFewerThanThreeTrials) {

@@ -90,15 +90,16 @@ std::vector<std::string> row(const std::string& claim, const std::string& readin
                              std::string_view verdict, const Reading& r) {
     const std::string range =
         r.low && r.high ? fmt::format("[{:.5g}, {:.5g}]", *r.low, *r.high) : "";
-    return {claim,
-            reading,
-            std::string(verdict),
-            number_cell(r.measured, 6),
-            number_cell(r.bound, 6),
-            number_cell(r.tightness, 6),
-            range,
-            r.trials > 0 ? std::to_string(r.trials) : "",
-            r.steps > 0 ? std::to_string(r.steps) : ""};
+    return {
+        claim,
+        reading,
+        std::string(verdict),
+        number_cell(r.measured, 6),
+        number_cell(r.bound, 6) + (r.resolution > 0 ? fmt::format(" +- {:g}", r.resolution) : ""),
+        number_cell(r.tightness, 6),
+        range,
+        r.trials > 0 ? std::to_string(r.trials) : "",
+        r.steps > 0 ? std::to_string(r.steps) : ""};
 }
 
 std::string result_table(const std::vector<Examined>& examined) {
