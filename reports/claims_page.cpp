@@ -70,7 +70,7 @@ std::string numbers_of_failure(const Examined& e) {
 std::string cell(std::optional<double> v, double within = 0) {
     if (!v) return "<td></td>";
     return fmt::format("<td>{}{}</td>", number(*v),
-                       within > 0 ? fmt::format(" \u00b1 {:g}", within) : "");
+                       within > 0 ? fmt::format(" (to {:g})", within) : "");
 }
 
 std::string count(Index number) {

@@ -140,7 +140,7 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
         return of;
     };
     for (const Row& row : std::span(rows).subspan(1))  // behind the vanilla transformer
-        if (&row != &fastest)
+        if (!row.gated)
             found.comparisons.push_back(counted_up(order_of(
                 fmt::format("log2 of bytes per step in training, n = {}", most),
                 fmt::format("1 more than {}", row.label), fastest.label, scaled(bytes(row), 1, 1),

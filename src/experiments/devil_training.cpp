@@ -36,11 +36,11 @@ TrainOptions devil_recipe(const ExperimentSetting& setting, std::string_view fam
 }
 
 Comparison over_base(const Numbers& numbers, const std::string& model, const std::string& base,
-                     double sign, std::string says) {
-    return compare(fmt::format("final_test_loss, seed by seed: {} over {}", sign > 0 ? model : base,
-                               sign > 0 ? base : model),
+                     double sign, std::string says, double margin) {
+    return compare(fmt::format("final_test_loss, seed by seed: {} over {}{}",
+                               sign > 0 ? model : base, sign > 0 ? base : model, less(margin)),
                    std::move(says), std::nullopt,
-                   scaled(numbers.at(model, "test_loss_excess", "", -1), sign),
+                   scaled(numbers.at(model, "test_loss_excess", "", -1), sign, -margin),
                    Comparison::Kind::order);
 }
 

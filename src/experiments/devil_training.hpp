@@ -52,9 +52,9 @@ TrainOptions devil_options(const ExperimentSetting& setting, std::string_view fa
 TrainOptions devil_recipe(const ExperimentSetting& setting, std::string_view family,
                           const std::string& more);
 
-/// "model over base" by test_loss_excess; `sign` -1: "base over model".
+/// "model over base" by test_loss_excess, by more than `margin`; `sign` -1: "base over model".
 Comparison over_base(const Numbers& numbers, const std::string& model, const std::string& base,
-                     double sign, std::string says);
+                     double sign, std::string says, double margin = 0);
 /// The model of Tables 4 and 5 by its label there, as of devil_recipe: TransNormer with the
 /// setting's `block`, the others a GPT-2, or a BERT, with their attention.
 std::string language_model(const ExperimentSetting& setting, std::string_view label, bool causal);

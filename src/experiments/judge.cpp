@@ -54,6 +54,10 @@ double needed(const Comparison& c, std::size_t family, double freedom) {
     return student_quantile(1 - share, freedom);
 }
 
+/// The p-value of trials that all have the same value, as accuracies on few samples may: they give
+/// no standard error, and what is left is their sign.
+double probability_of_signs(const Comparison& c) { return std::pow(0.5, double(c.count - 1)); }
+
 /// The p-value of two numbers that are comparable, or else are not: two one-sided tests [TOST] of
 /// each side of the margin.  Of the farthest of several numbers the first is that of all, the
 /// second is multiplied by their number.
@@ -64,25 +68,24 @@ double probability_of_margin(const Comparison& c, const Distance& d) {
     return std::min(1.0, 2 * std::min(alike, apart));
 }
 
-/// The p-value; an order is tested on both sides.  Trials that all have the same value, as
-/// accuracies on few samples may, give an order no standard error: what is left is their sign.
+/// The p-value; an order is tested on both sides.
 double probability_of(const Comparison& c, const Distance& d) {
-    if (d.exact && c.kind == Kind::order)
-        return d.off == 0 ? 1 : std::pow(0.5, double(c.count - 1));
-    if (c.kind == Kind::comparable && !d.exact) return probability_of_margin(c, d);
+    if (c.kind == Kind::order && d.exact) return d.off == 0 ? 1 : probability_of_signs(c);
+    if (c.kind == Kind::comparable)
+        return *c.error > 0 ? probability_of_margin(c, d) : probability_of_signs(c);
     const double against = !one_sided(c)             ? std::abs(d.beyond)
                            : c.kind == Kind::at_most ? d.beyond
                                                      : -d.beyond;
-    if (d.exact) return against > 0 || c.kind == Kind::comparable ? 0 : 1;
+    if (d.exact) return against > 0 ? 0 : 1;
     return (one_sided(c) ? 1 : 2) * student_tail(against / *c.error, freedom_of(c));
 }
 
 /// "2.1 standard errors above"; "1.3 % above" where there is no standard error.
 std::string how_far(const Comparison& c, const Distance& d) {
     const std::string_view side = d.off > 0 ? "above" : "below";
+    if (d.off == 0) return "equal up to rounding";
     if (c.kind == Kind::comparable)
         return fmt::format("{:.2g} {}, margin {:.2g}", std::abs(d.off), side, c.resolution);
-    if (d.off == 0) return "equal up to rounding";
     if (c.resolution > 0 && d.beyond == 0)
         return fmt::format("{:.2g} {}, resolution {:g}", std::abs(d.off), side, c.resolution);
     if (c.error && !d.exact)
@@ -125,11 +128,20 @@ Judgement decided(const Comparison& c, const Distance& d) {
     return {};
 }
 
+bool signs_only(const Comparison& c, const Distance& d) {
+    return in_words(c) && (*c.error == 0 || (d.exact && c.kind == Kind::order));
+}
+
 /// The fewest trials at which one of `family` claims would be significant if their distance and
 /// scatter stay as they are; 0: more than ten thousand.
 Index trials_for(const Comparison& c, const Distance& d, std::size_t family) {
+    if (signs_only(c, d))  // 2^-(n - 1) <= level / family
+        return d.off == 0 && c.kind == Kind::order
+                   ? 0
+                   : 1 + Index(std::ceil(std::log2(double(family) / level)));
     const double distance =
         c.kind == Kind::comparable ? std::abs(c.resolution - std::abs(d.off)) : std::abs(d.beyond);
+    if (d.beyond != 0) family *= std::size_t(c.chosen_from);
     constexpr Index most = 10'000;
     for (Index n = std::max(c.count, fewest) + 1; n <= most; n += std::max<Index>(1, n / 20)) {
         const double scatter = *c.error * std::sqrt(double(c.count) / double(n));
@@ -141,7 +153,8 @@ Index trials_for(const Comparison& c, const Distance& d, std::size_t family) {
 
 /// Why nothing is decided, and what would decide it.
 std::string why_open(const Comparison& c, const Distance& d, std::size_t family) {
-    if (d.exact) return "; all trials have the same value, and their sign alone decides too little";
+    if (signs_only(c, d))
+        return "; all trials have the same value, and their sign alone decides too little";
     if (c.kind == Kind::comparable) return fmt::format(", standard error {:.2g}", *c.error);
     return c.resolution > 0
                ? ""
@@ -169,8 +182,7 @@ void judge_family(std::span<Comparison* const> family) {
             rest = d.exact && !in_words(c) ? "" : why_open(c, d, family.size());
         else if (d.exact && d.off != 0 && c.kind != Kind::comparable)
             rest = "; the trials agree up to rounding";
-        if (judged.outcome == Outcome::open && !d.exact)
-            c.trials_needed = trials_for(c, d, family.size());
+        if (judged.outcome == Outcome::open) c.trials_needed = trials_for(c, d, family.size());
         say(c, d, judged, rest);
     }
 }
@@ -178,7 +190,8 @@ void judge_family(std::span<Comparison* const> family) {
 /// Without trials a number that was counted decides by itself.
 void judge_alone(Comparison& c) {
     const Distance d = distance_of(c);
-    const bool apart = c.kind == Kind::order ? d.off != 0 : probability_of(c, d) == 0;
+    const bool apart =
+        c.kind == Kind::order ? d.off != 0 : c.kind == Kind::comparable || d.beyond != 0;
     say(c, d, apart ? decided(c, d) : upheld(c, d), "");
 }
 
@@ -189,6 +202,7 @@ void judge(std::span<Comparison> comparisons) {
     for (Comparison& c : comparisons) {
         c.judgement.clear();
         c.outcome = Outcome::unjudged;
+        c.trials_needed = 0;
         if (!is_judged(c)) continue;
         const Distance d = distance_of(c);
         if (c.counted) {
@@ -209,12 +223,14 @@ void judge(std::span<Comparison> comparisons) {
 std::string outcome_of(std::span<const Comparison> comparisons) {
     std::map<Outcome, std::size_t> counts;
     std::vector<Index> trials;
-    Index most = 0;
+    std::size_t few = 0;
     for (const Comparison& c : comparisons) {
         if (c.outcome == Outcome::unjudged) continue;
         ++counts[c.outcome];
-        most = std::max(most, c.count);
-        if (c.outcome == Outcome::open && c.count >= fewest)
+        if (c.outcome != Outcome::open || c.counted) continue;
+        if (c.count < fewest)
+            ++few;
+        else
             trials.push_back(c.trials_needed > 0 ? c.trials_needed
                                                  : std::numeric_limits<Index>::max());
     }
@@ -230,16 +246,21 @@ std::string outcome_of(std::span<const Comparison> comparisons) {
     }
     if (sum == 0) return "No claim is judged here.";
     std::string out = fmt::format("Of {} judged: {}.", counted(sum, "claim"), parts);
-    if (most < fewest && counts[Outcome::open] > 0) return out + " It takes three trials at least.";
+    if (few > 0)
+        out +=
+            fmt::format(" {} of the open ones {} fewer trials than the {} that a decision takes.",
+                        few, few == 1 ? "has" : "have", fewest);
     if (trials.empty()) return out;
     std::ranges::sort(trials);
     const Index median = trials[(trials.size() - 1) / 2];
+    const std::string_view which = few > 0 ? "the other open ones" : "the open ones";
     return out + (median == std::numeric_limits<Index>::max()
-                      ? " More than 10000 trials would be needed for half of the open ones, at "
-                        "distances like these."
-                      : fmt::format(" About {} trials would decide half of the open ones, at "
-                                    "distances like these.",
-                                    median));
+                      ? fmt::format(" More than 10000 trials would be needed to decide half of {}, "
+                                    "at distances like theirs.",
+                                    which)
+                      : fmt::format(" About {} trials would decide half of {}, at distances like "
+                                    "theirs.",
+                                    median, which));
 }
 
 }  // namespace tsdiag

@@ -59,7 +59,7 @@ std::string experiments_markdown() {
         "claim says which, and where it comes from. A page begins with how many claims are "
         "contradicted, found, consistent and open, and with about how many trials would decide "
         "half of the open ones. Trials of equal value, as accuracies on few samples may be, "
-        "decide an order by their sign alone. Bands are 95 % intervals of each "
+        "decide by their sign alone. Bands are 95 % intervals of each "
         "mean separately. Trials with the same seeds are treated as independent, so orders are "
         "found too rarely rather than too often.\n\nA trial runs on one thread, so the same seed "
         "gives the same tables with any number of threads (except for seconds and bytes).\n\n";

@@ -83,13 +83,15 @@ RunResult measure(const ExperimentSetting& setting) {
 struct Norm {
     const char *metric, *name, *title, *symbol;
     const char *unscaled, *scaled;  ///< statements on x^3, and on x^3 / k
+    bool levels;                    ///< they are about levels; else about which is closer
 };
-constexpr std::array norms = {Norm{"attn_fro", "attention_norm", "Frobenius norm of the attention",
-                                   "|P|_F", "[POLY] 5: x^3 is \"much larger than softmax\"",
-                                   "[POLY] 5: scaling \"brings it down to softmax levels\""},
-                              Norm{"jac_fro", "jacobian_norm", "Frobenius norm of its Jacobian",
-                                   "|dP/dS|_F", "[POLY] 5: follows from \"closer to softmax\"",
-                                   "[POLY] 5: scaling \"brings the norms closer to softmax\""}};
+constexpr std::array norms = {
+    Norm{"attn_fro", "attention_norm", "Frobenius norm of the attention", "|P|_F",
+         "[POLY] 5: x^3 is \"much larger than softmax\", read as more than twice",
+         "[POLY] 5: scaling \"brings it down to softmax levels\"", true},
+    Norm{"jac_fro", "jacobian_norm", "Frobenius norm of its Jacobian", "|dP/dS|_F",
+         "[POLY] 5: follows from \"closer to softmax\"",
+         "[POLY] 5: scaling \"brings the norms closer to softmax\"", false}};
 
 Figure norm_figure(const Table& table, const ExperimentSetting& setting, const Norm& norm) {
     Figure f{.name = fmt::format("poly_fig2_{}", norm.name),
@@ -111,6 +113,14 @@ Figure norm_figure(const Table& table, const ExperimentSetting& setting, const N
     return f;
 }
 
+/// |a - c| - |b - c|, of which c cancels where a and b are on the same side of it.
+Number farther(const Number& a, const Number& b, const Number& c) {
+    if (!a.value || !b.value || !c.value) return {.note = "not in the table"};
+    const double of_a = *a.value < *c.value ? -1 : 1, of_b = *b.value < *c.value ? -1 : 1;
+    const Number apart = difference(scaled(a, of_a), scaled(b, of_b));
+    return of_a == of_b ? apart : difference(apart, scaled(c, of_a - of_b));
+}
+
 /// Levels of one norm in one layer, as log10.
 void compare_levels(const Numbers& numbers, const ExperimentSetting& setting, const Norm& norm,
                     Index layer, std::vector<Comparison>& all) {
@@ -119,13 +129,20 @@ void compare_levels(const Numbers& numbers, const ExperimentSetting& setting, co
     const auto level = [&](const Activation& a) {
         return numbers.at(a.label, fmt::format("level_{}", norm.metric), "attn", layer);
     };
-    all.push_back(
-        order_of(what, cube.label, softmax.label, level(cube), level(softmax), norm.unscaled));
+    all.push_back(order_of(what, cube.label, softmax.label, level(cube), level(softmax),
+                           norm.unscaled, norm.levels ? std::log10(2) : 0));
     all.push_back(order_of(what, cube.label, scaled_cube.label, level(cube), level(scaled_cube),
                            norm.scaled));
-    all.push_back(alike(what, scaled_cube.label, softmax.label, level(scaled_cube), level(softmax),
-                        fmt::format("{}, read as within a factor of 2", norm.scaled),
-                        std::log10(2)));
+    if (norm.levels) {
+        all.push_back(
+            alike(what, scaled_cube.label, softmax.label, level(scaled_cube), level(softmax),
+                  fmt::format("{}, read as within a factor of 2", norm.scaled), std::log10(2)));
+        return;
+    }
+    all.push_back(compare(
+        fmt::format("distance from softmax of {}: {} over {}", what, cube.label, scaled_cube.label),
+        norm.scaled, std::nullopt, farther(level(cube), level(scaled_cube), level(softmax)),
+        Comparison::Kind::order));
 }
 
 void compare_accuracies(const Numbers& numbers, const ExperimentSetting& setting,

@@ -256,7 +256,8 @@ void compare_power(const ExperimentSetting& setting, const Numbers& numbers,
                         scaled(growth(numbers.curve(model, "fro_" + name)), 1, -0.5),
                         growth(numbers.curve(model, "fro_softmax")),
                         "[POLY] 4: \"a level of regularization, in expectation, similar to that of "
-                        "softmax\"",
+                        "softmax\", read as the same exponent within 0.05; proved is that both are "
+                        "O(sqrt N)",
                         near_exponent));
     if (p > 2) return;  // too heavy-tailed for the mean of so few draws
     for (const Kind& kind : kinds) {

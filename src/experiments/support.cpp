@@ -132,10 +132,16 @@ Comparison counted_up(Comparison comparison) {
     return comparison;
 }
 
+std::string less(double margin) {
+    if (margin == 0) return "";
+    return fmt::format(", {} {:.2g}", margin > 0 ? "less" : "plus", std::abs(margin));
+}
+
 Comparison order_of(const std::string& what, const std::string& first, const std::string& second,
-                    const Number& a, const Number& b, std::string says) {
-    return compare(fmt::format("{}: {} over {}", what, first, second), std::move(says),
-                   std::nullopt, difference(a, b), Comparison::Kind::order);
+                    const Number& a, const Number& b, std::string says, double margin) {
+    return compare(fmt::format("{}: {} over {}{}", what, first, second, less(margin)),
+                   std::move(says), std::nullopt, scaled(difference(a, b), 1, -margin),
+                   Comparison::Kind::order);
 }
 
 std::string in_words(const std::vector<Plot>& panels) {

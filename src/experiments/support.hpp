@@ -72,9 +72,11 @@ Comparison alike(const std::string& what, const std::string& first, const std::s
                  const Number& a, const Number& b, std::string says, double margin);
 /// `comparison` of a number that was counted, not sampled.
 Comparison counted_up(Comparison comparison);
-/// "what: first over second": whether one number exceeds the other.
+/// ", less 0.5", of a number of which a margin was taken; ", plus 0.5" where it is negative.
+std::string less(double margin);
+/// "what: first over second": whether one number exceeds the other, by more than `margin`.
 Comparison order_of(const std::string& what, const std::string& first, const std::string& second,
-                    const Number& a, const Number& b, std::string says);
+                    const Number& a, const Number& b, std::string says, double margin = 0);
 /// "t_sim: 0.02 at 0, 0.99 at 12; ..." for the alternative text of a figure.
 std::string in_words(const std::vector<Plot>& panels);
 

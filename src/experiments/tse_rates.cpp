@@ -248,21 +248,21 @@ Findings find2(const Table& table, const ExperimentSetting& setting) {
     return found;
 }
 
-/// Where the mean of `metric` is farthest from 0: all blocks are within the margin where this one
-/// is.
+/// The block where the mean of `metric` is least certain to be within the margin of 0: where it is,
+/// all blocks are.
 void add_worst(std::vector<Comparison>& all, const Numbers& numbers, const std::string& model,
                const std::string& metric, const std::string& what) {
     const auto by_block = numbers.depth(model, metric, "attn");
     const auto room = [](const Number& n) {  // in standard errors
         const double left = near_curves - std::abs(*n.value);
-        return n.error && *n.error > 0 ? left / *n.error : left;
+        return n.error && *n.error > 0 ? left / *n.error : std::copysign(INFINITY, left);
     };
     std::optional<std::pair<double, Number>> worst;
     for (const auto& [layer, n] : by_block)
         if (n.value && (!worst || room(n) < room(worst->second))) worst = {layer, n};
     if (!worst) return;
     all.push_back(resolved(
-        compare(fmt::format("{}, farthest from 0: block {}", what, worst->first),
+        compare(fmt::format("{}, in the least certain block, {}", what, worst->first),
                 fmt::format("[TSE] 2.4: the three curves are \"nearly identical\", read as within "
                             "{} in every block",
                             near_curves),

@@ -268,6 +268,15 @@ void Reader::require_known_keys(const Json& said) const {
             refuse(fmt::format("'tsdiag' of its configuration has the unknown key '{}'", key));
 }
 
+void Reader::read_steps(const std::string& text, BlockSpec& block) const {
+    try {
+        block.steps = steps_named(text);
+        check_steps(block);
+    } catch (const UsageError& e) {
+        refuse(fmt::format("'steps' of its configuration: {}", e.what()));
+    }
+}
+
 /// Applies the keys that write_model adds to the family's.
 void Reader::apply_own_keys() {
     const Json& own = value({"tsdiag"});
@@ -276,6 +285,8 @@ void Reader::apply_own_keys() {
         refuse(fmt::format("its configuration has the attention of {} layers, but it has {}",
                            layers.array().size(), spec.blocks.size()));
     require_known_keys(own);
+    if (layers.is_array() && !own["steps"].is_null())
+        refuse("'tsdiag' of its configuration has 'steps' beside 'layers', which have their own");
     for (std::size_t l = 0; l < spec.blocks.size(); ++l) {
         BlockSpec& b = spec.blocks[l];
         const bool listed = layers.is_array() && l < layers.array().size();
@@ -296,8 +307,10 @@ void Reader::apply_own_keys() {
             b.deesc.before_ffn = deescalates_before_ffn(said["deesc_at"].string());
         if (said["deesc_mean"].is_string())
             b.deesc.past = deescalates_by_the_past(said["deesc_mean"].string());
-        if (said["steps"].is_string()) b.steps = steps_named(said["steps"].string());
-        check_steps(b);
+        if (const Json& steps = said["steps"]; steps.is_string())
+            read_steps(steps.string(), b);
+        else if (!steps.is_null())
+            refuse("'steps' of its configuration is not a text");
         if (!said["attention_options"].is_object()) continue;
         for (const auto& [key, value] : said["attention_options"].object())
             b.attention.options[key] = value.string();
@@ -337,8 +350,8 @@ void Reader::add_step_parameters(Names& names) {
                 std::ranges::find(names, fmt::format("layer.{}.attn.q.weight", own->layer),
                                   &std::pair<std::string, TensorSource>::first);
             if (query == names.end())
-                refuse(
-                    fmt::format("layer {} has a step '{}', but no queries", own->layer, own->name));
+                refuse(fmt::format("layer {} has a step with '{}', but no queries", own->layer,
+                                   own->name));
             TensorSource source;
             source.file_name = beside_queries(query->second.file_name, own->name);
             names.emplace_back(p.name, std::move(source));

@@ -5,11 +5,11 @@
 
 #include "tsdiag/units.hpp"
 
-/// A file of finished units: "tsdunit2", the digest of the job, the host, the number of units and
+/// A file of finished units: "tsdunit3", the digest of the job, the host, the number of units and
 /// parts of units, these, and a checksum of all these bytes.
 namespace tsdiag::units {
 
-constexpr std::string_view format = "tsdunit2";
+constexpr std::string_view format = "tsdunit3";
 
 struct Unit {
     Index stage = 0, unit = 0, part = -1;  ///< part -1: the whole unit

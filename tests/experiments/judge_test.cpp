@@ -111,6 +111,22 @@ TEST(Judge, CountsSignsWhereAllTrialsHaveOneValue) {
               "decides too little)");
     EXPECT_THAT(order(5), StartsWith("not decided"));  // 2 / 2^5 > 0.05
     EXPECT_THAT(order(6), StartsWith("found"));
+    Comparison three = order_of("accuracy", "a", "b", number(0.625, 0, 3), number(0.5, 0, 3), "e");
+    judge(std::span(&three, 1));
+    EXPECT_EQ(three.trials_needed, 6);
+    const auto likeness = [](double a, double b, Index trials) {
+        return judged(
+            alike("accuracy", "a", "b", number(a, 0, trials), number(b, 0, trials), "e", 0.011));
+    };
+    EXPECT_THAT(likeness(0.5, 0.5, 3), StartsWith("not decided"));
+    EXPECT_THAT(likeness(0.625, 0.5, 3), StartsWith("not decided"));
+    EXPECT_THAT(likeness(0.5, 0.5, 6), StartsWith("comparable"));
+    EXPECT_THAT(likeness(0.625, 0.5, 6), StartsWith("not comparable"));
+    EXPECT_THAT(
+        judged(resolved(compare("t_sim", "e", 1.0, number(1 - 3e-10, 2e-10, 3), Kind::comparable),
+                        0.01)),
+        StartsWith("comparable"))
+        << "a small scatter is one";
 }
 
 TEST(Judge, DecidesWhatIsCountedWithoutTrials) {
@@ -143,7 +159,14 @@ TEST(Outcome, SaysWhatIsOpenAndWhatWouldDecideIt) {
     EXPECT_EQ(outcome_of({}), "No claim is judged here.");
     Comparison two = compare("x", "e", std::nullopt, number(1, 1, 2), Kind::order);
     judge(std::span(&two, 1));
-    EXPECT_EQ(outcome_of(std::span(&two, 1)), "Of 1 claim judged: 1 not decided. It takes three trials at least.");
+    EXPECT_EQ(
+        outcome_of(std::span(&two, 1)),
+        "Of 1 claim judged: 1 not decided. 1 of the open ones has fewer trials than the 3 that a "
+        "decision takes.");
+    page.push_back(two);
+    judge(page);
+    EXPECT_THAT(outcome_of(page), HasSubstr("2 not decided. 1 of the open ones has fewer trials "
+                                            "than the 3 that a decision takes. About "));
 }
 
 TEST(Judge, DecidesNothingOfFewerThanThreeTrials) {

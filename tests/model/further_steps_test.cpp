@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <sstream>
 
 #include "memory_file.hpp"
@@ -115,8 +116,8 @@ TEST(FurtherSteps, FollowDeescalationInTheOrderGiven) {
 }
 
 TEST(FurtherSteps, AreReadAsTheyAreWritten) {
-    for (const std::string text :
-         {"contranorm", "contranorm:at=ffn", "contranorm:at=ffn:scale=2"}) {
+    for (const std::string text : {"contranorm", "contranorm:at=ffn", "contranorm:at=ffn:scale=2",
+                                   "contranorm:scale=1e+3"}) {
         BlockSpec block;
         block.steps = steps_named(text);
         EXPECT_EQ(steps_text(block), text);

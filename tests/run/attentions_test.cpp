@@ -314,6 +314,16 @@ TEST(WrittenModel, IsRefusedWhereItsKeysAreNotUnderstood) {
     EXPECT_THAT(reading("post-norm,d=8,heads=2,layers=2,ffn=8,deesc=0.5,deesc_at=ffn", "\"ffn\"",
                         "\"FFN\""),
                 testing::HasSubstr("deesc_at=FFN"));
+    const std::string step = "post-norm,d=8,heads=2,layers=2,ffn=8,step=contranorm:norm=0";
+    EXPECT_EQ(reading(step, "norm=0", "norm=0"), "");
+    EXPECT_THAT(reading(step, "\"contranorm:norm=0\"", "[\"contranorm:norm=0\"]"),
+                testing::HasSubstr("'steps' of its configuration is not a text"));
+    EXPECT_THAT(reading(step, "contranorm:norm=0", "contrast"),
+                testing::HasSubstr("'steps' of its configuration: unknown step 'contrast'"));
+    EXPECT_THAT(reading(step, "contranorm:norm=0", "contranorm:norm=2"),
+                testing::HasSubstr("norm=2 is not one of 0, 1"));
+    EXPECT_THAT(reading(mix, "\"layers\": [", "\"steps\": \"contranorm\", \"layers\": ["),
+                testing::HasSubstr("'steps' beside 'layers'"));
 }
 
 TEST(OutputNorm, MakesRowsOfTheBranchOfUnitMeanSquare) {

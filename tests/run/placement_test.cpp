@@ -116,6 +116,15 @@ class Placement : public testing::Test {
             return error.what();
         }
     }
+    /// "norm1: sa: attn:in ", each stage with what it is measured from.
+    std::string stages(const States& s, NormPlacement placement) {
+        of(s);
+        const SavedTrace trace(*open_checkpoint(folder_ / "t.npz"));
+        std::string out;
+        for (const Stage& stage : stages_of(trace, placement))
+            out += fmt::format("{}:{} ", stage.name, stage.from);
+        return out;
+    }
 
     TemporaryDirectory folder_;
 };
@@ -235,19 +244,15 @@ TEST_F(Placement, OfAFurtherStepIsFound) {
         }
         s[fmt::format("hidden_states.{}", layers)] = x;
         EXPECT_EQ(of(s), NormPlacement::pre);
+        EXPECT_EQ(stages(s, NormPlacement::pre),
+                  before ? "norm1: sa: attn:in contranorm:attn norm2: ffn:contranorm "
+                         : "norm1: sa: attn:in norm2: ffn:attn contranorm:ffn ");
+        EXPECT_EQ(of(without(s, {"ffn"})), NormPlacement::pre);
         EXPECT_THAT(refusal(without(s, {"contranorm"})), HasSubstr(before ? "norm2.0" : "ffn.0"));
     }
 }
 
 TEST_F(Placement, LeadsToTheStagesOfTheSteps) {
-    const auto stages = [&](const States& s, NormPlacement placement) {
-        of(s);
-        const SavedTrace trace(*open_checkpoint(folder_ / "t.npz"));
-        std::string out;
-        for (const Stage& stage : stages_of(trace, placement))
-            out += fmt::format("{}:{} ", stage.name, stage.from);
-        return out;
-    };
     States s = states_of(NormPlacement::pre);
     EXPECT_EQ(stages(s, NormPlacement::pre), "norm1: sa: attn:in norm2: ffn:attn ");
     EXPECT_EQ(stages(s, NormPlacement::branch), "sa: norm1: attn:in norm2: ffn:attn ");

@@ -95,7 +95,7 @@ std::vector<std::string> row(const std::string& claim, const std::string& readin
         reading,
         std::string(verdict),
         number_cell(r.measured, 6),
-        number_cell(r.bound, 6) + (r.resolution > 0 ? fmt::format(" +- {:g}", r.resolution) : ""),
+        number_cell(r.bound, 6) + (r.resolution > 0 ? fmt::format(" (to {:g})", r.resolution) : ""),
         number_cell(r.tightness, 6),
         range,
         r.trials > 0 ? std::to_string(r.trials) : "",

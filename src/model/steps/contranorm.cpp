@@ -74,7 +74,7 @@ namespace tsdiag {
 extern const StepEntry contranorm_step = {
     .name = "contranorm",
     .description =
-        "LN(X - s softmax(U U^T / t) X), the rows of U those of X divided by their "
+        "By default LN(X - s softmax(U U^T / t) X), the rows of U those of X divided by their "
         "lengths; of a causal layer row i has the tokens up to i",
     .source = "[CONTRANORM]",
     .options = model::contranorm_options,

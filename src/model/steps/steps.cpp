@@ -29,6 +29,8 @@ const StepEntry& step_entry(std::string_view name) {
     throw UsageError(fmt::format("unknown step '{}'; expected {}", name, fmt::join(names, ", ")));
 }
 
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
 StepSpec step_named(std::string_view text) {
     const std::vector<std::string> parts = split(text, ':');
     const StepEntry& entry = step_entry(parts.front());
@@ -56,8 +58,12 @@ StepSpec step_named(std::string_view text) {
 
 std::vector<StepSpec> steps_named(std::string_view text) {
     std::vector<StepSpec> out;
-    for (const std::string& one : split(text, '+')) {
-        out.push_back(step_named(one));
+    for (std::size_t from = 0; from <= text.size();) {
+        std::size_t end = text.find('+', from);
+        while (end + 1 < text.size() && is_digit(text[end + 1]))  // that of 1e+3
+            end = text.find('+', end + 1);
+        out.push_back(step_named(text.substr(from, end - from)));
+        from = end == text.npos ? text.size() + 1 : end + 1;
         if (std::ranges::count(out, out.back().name, &StepSpec::name) > 1)
             throw UsageError(fmt::format("step={}: a layer has '{}' once", text, out.back().name));
     }

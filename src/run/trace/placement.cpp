@@ -210,21 +210,20 @@ std::string no_sum(const State& y, const State& x, const State& b) {
         branch ? fmt::format(" (the branch alone? save it as {} only)", b.name) : "");
 }
 
-/// Is the output of the layer one of `ends`, or, of the last layer, a norm of one?
+/// Is the output of the layer `end` or one of those that change it, or, of the last layer, a norm
+/// of one?
 void add_output(Evidence& out, const Layer& l, const State& end, const State& before) {
     if (!l.next) return;
-    Claim claim;
-    std::vector<State> ends = l.changed;
-    if (end) ends.push_back(end);
-    for (const State& one : ends)
-        if (one && !claim.value_or(false)) {
-            claim = is_same(l.next, one);
-            if (l.last && !claim.value_or(false)) claim = is_norm_of(l.next, one);
-        }
+    const auto is_output = [&](const State& one) {
+        const Claim same = is_same(l.next, one);
+        return l.last && !same.value_or(false) ? is_norm_of(l.next, one) : same;
+    };
+    Claim claim = is_output(end);
+    for (const State& one : l.changed)  // which may stand before the feed-forward step instead
+        if (!claim.value_or(false) && is_output(one).value_or(false)) claim = true;
     out.add(claim, [&] {
         const bool branch = is_sum(l.next, before, end).value_or(false);
-        const State& named = ends.back();
-        return fmt::format("{} is not the output of its layer, {}{}", named.array, l.next.name,
+        return fmt::format("{} is not the output of its layer, {}{}", end.array, l.next.name,
                            branch ? " (the branch alone? add what it is added to)" : "");
     });
 }
@@ -240,7 +239,7 @@ Claim is_norm_of_sum(const State& y, const Layer& l) {
 /// `claim`, or, where it does not hold, whether y is the norm of one of `states`.
 Claim or_norm_of_one(Claim claim, const State& y, const std::vector<State>& states) {
     for (const State& one : states)
-        if (one && !claim.value_or(false)) claim = is_norm_of(y, one);
+        if (!claim.value_or(false) && is_norm_of(y, one).value_or(false)) claim = true;
     return claim;
 }
 
@@ -463,6 +462,20 @@ std::string joined(const std::vector<Evidence>& all) {
     return out;
 }
 
+/// Whether a step that may stand there or at the end of the layer stands before the feed-forward
+/// step: it is not the layer's output.  The last layer, whose output may be a norm of it, says
+/// nothing.
+bool is_before_ffn(const SavedTrace& trace, std::string_view step) {
+    const auto found = trace.stages().find(step);
+    if (found == trace.stages().end()) return false;
+    const Sample sample = sample_of(trace, {});
+    for (Index i = 0; i + 1 < trace.summary().layers; ++i)
+        if (const Claim same = is_same(state_of(trace.states(), "hidden_states", i + 1, sample),
+                                       state_of(found->second, step, i, sample)))
+            return !*same;
+    return false;
+}
+
 }  // namespace
 
 std::vector<Stage> stages_of(const SavedTrace& trace, NormPlacement placement) {
@@ -471,9 +484,16 @@ std::vector<Stage> stages_of(const SavedTrace& trace, NormPlacement placement) {
     block.ffn.width = 1;
     block.local.kernel =
         trace.stages().contains("local") || trace.stages().contains("norm3") ? 1 : 0;
+    const auto before_ffn = [&](std::string_view step) {
+        return placement != NormPlacement::parallel && is_before_ffn(trace, step);
+    };
     block.deesc.tau = trace.stages().contains("deesc") ? 1 : 0;
+    block.deesc.before_ffn = before_ffn("deesc");
     for (const StepEntry* entry : further_steps())
-        if (trace.stages().contains(entry->name)) block.steps.push_back({std::string(entry->name)});
+        if (trace.stages().contains(entry->name))
+            block.steps.push_back({.name = std::string(entry->name),
+                                   .options = {},
+                                   .before_ffn = before_ffn(entry->name)});
     std::vector<Stage> out;
     for (const Stage& stage : stages_of(block)) {
         if (stage.name == "in" || stage.name == "out") continue;
