@@ -272,11 +272,22 @@ struct AttentionFacts {
 /// "rows sum to 1; no negative entry; ...", one clause per fact.
 std::string describe(const AttentionFacts& facts);
 
-/// A number that a model learns for its attention: the parameter layer.L.attn.NAME, one for all
-/// heads of the layer; a file may have one a head.
-struct LearnedNumber {
+/// What a model learns for its attention: the parameter layer.L.attn.NAME.  A number is one for all
+/// heads of the layer, and a file may have one a head.
+struct LearnedParameter {
     std::string_view name;
-    double start = 0;  ///< its value in a model that is drawn
+    double start = 0;       ///< of a number: its value in a model that is drawn
+    bool matrix = false;    ///< else it is a number
+    Shape shape{1, 1, 1};   ///< (1, rows, cols) of a matrix
+    Law law = Law::normal;  ///< of a matrix in a model that is drawn: N(0, spread^2) or
+    double spread = 0;      ///< U(-spread, spread)
+};
+/// The model that learns it.
+struct LearnedFor {
+    Index tokens = 0;  ///< N, the tokens of its longest input; 0: any number
+    Index width = 1, heads = 1, kv_heads = 1, head_dim = 1;
+    bool causal = false;
+    bool drawn = true;  ///< else it is read, and needs no values
 };
 
 /// A variant of attention: one file, one line in the list.
@@ -289,9 +300,15 @@ struct AttentionEntry {
     std::string_view output_norm = "none";  ///< what a model applies to P V by default
     /// The number of tokens must be a multiple of it.  Null: any number.
     Index (*token_multiple)(const AttentionOptions& options) = nullptr;
-    /// What a model with these options learns.  `tokens`: the N that it is drawn for, 0: any.
+    /// What a model with these options learns; no matrix whose size follows from N where that is 0.
     /// Throws `UsageError` where a start needs N.  Null: nothing.
-    std::vector<LearnedNumber> (*learned)(const AttentionOptions& options, Index tokens) = nullptr;
+    std::vector<LearnedParameter> (*learned)(const AttentionOptions& options,
+                                             const LearnedFor& model) = nullptr;
+    /// S = q k^T: the scale of a model's logits is 1, not 1/sqrt(d).
+    bool unscaled = false;
+    /// What P cannot be on samples of so many tokens, in one sentence; empty: nothing is to be
+    /// said. Null: nothing.
+    std::string (*remark)(const AttentionOptions& options, Index tokens) = nullptr;
     /// Throws `UsageError` or `ShapeError` for an input that the variant does not accept.
     std::unique_ptr<AttentionOperator> (*make)(AttentionInput input) = nullptr;
 };

@@ -187,6 +187,9 @@ Index tokens_of(const ModelSpec& spec, const Input& input);
 /// The largest number of tokens, at most `most`, that the model supports and its attentions accept;
 /// `most` or the model's longest where no number fits them.
 Index fitting_tokens(const ModelSpec& spec, Index most);
+/// What the attentions remark on samples of so many tokens (`AttentionEntry::remark`), each
+/// sentence once, with the first layer that it is said of.
+std::vector<std::string> remarks_on_attention(const ModelSpec& spec, Index tokens);
 
 struct RunSettings {
     Index memory = 0;  ///< bytes for row blocks, and P where it is kept, of one sample; 0: no limit
@@ -229,8 +232,8 @@ struct StepResult {
     Index predictions = 0, correct = 0;
     std::vector<bool> hit = {};  ///< of each prediction that was counted: whether it is correct
     /// By parameter name, each of its shape; "classifier": that of the loss.  Parameters that the
-    /// loss does not depend on are omitted, and those that are read on the host (tables of relative
-    /// positions, the angles of LRPE).
+    /// loss does not depend on are omitted, and those that are read on the host (the angles of
+    /// LRPE).
     std::vector<std::pair<std::string, Tensor>> gradients = {};
 };
 

@@ -40,8 +40,8 @@ struct NamePair {
 /// The path of layer L in a file's names; by default the number itself.
 using LayerPath = std::function<std::string(Index)>;
 
-/// The name of a number that the attention learns: in place of the last word of the name of the
-/// queries, "encoder.layer.0.attention.self.scale".
+/// The name of what the attention learns: in place of the last word of the name of the queries,
+/// "encoder.layer.0.attention.self.scale".
 std::string beside_queries(std::string_view query, std::string_view name);
 /// The source of each parameter of `spec`, by the table of its family.
 Names translate(const ModelSpec& spec, std::span<const NamePair> pairs, const LayerPath& path = {});

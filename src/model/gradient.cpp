@@ -30,8 +30,8 @@ Tensor TrackedWeights::rows(std::string_view name, std::span<const Index> rows) 
 }
 
 bool constant_in_sweep(std::string_view name) {
-    return name.ends_with(".lrpe.theta") || name.ends_with(".rel_pos_bias") ||
-           name.ends_with(".norm.mean") || name.ends_with(".norm.variance");
+    return name.ends_with(".lrpe.theta") || name.ends_with(".norm.mean") ||
+           name.ends_with(".norm.variance");
 }
 
 namespace {

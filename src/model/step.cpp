@@ -61,6 +61,19 @@ Index fitting_tokens(const ModelSpec& spec, Index most) {
     return step > longest ? longest : longest / step * step;
 }
 
+std::vector<std::string> remarks_on_attention(const ModelSpec& spec, Index tokens) {
+    std::vector<std::string> said, out;
+    for (std::size_t l = 0; l < spec.blocks.size(); ++l) {
+        const AttentionSpec& a = spec.blocks[l].attention;
+        const AttentionEntry& entry = attention(a.variant);
+        std::string remark = entry.remark ? entry.remark(a.options, tokens) : std::string();
+        if (remark.empty() || std::ranges::find(said, remark) != said.end()) continue;
+        out.push_back(fmt::format("attention '{}' of layer {}: {}", a.variant, l, remark));
+        said.push_back(std::move(remark));
+    }
+    return out;
+}
+
 Index tokens_of(const ModelSpec& spec, const Input& input) {
     return std::max<Index>({1, std::ssize(input.ids),
                             input.hidden.defined() ? input.hidden.rows() : 0,

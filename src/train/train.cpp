@@ -420,6 +420,7 @@ class Training {
             choices > 0)
             result_.run.set("choices", choices);
         for (const std::string& line : spec_.warnings) warn(line);
+        for (const std::string& line : remarks_on_attention(spec_, fit_.tokens)) warn(line);
     }
 
     /// Runs one sample forward and backward and resolves the probes, so that errors are found

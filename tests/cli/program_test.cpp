@@ -250,6 +250,28 @@ TEST(Probe, WritesTablesAndSaysWhatWasRun) {
                            "note,of,unit\n"));
 }
 
+/// The quadratic part of FLASH divides by the length of a group: where it is longer than the
+/// sample, P would be next to nothing.
+TEST(Probe, AFlashThatIsDrawnHasAttentionAndSaysWhereAGroupIsTooLong) {
+    TemporaryDirectory folder;
+    const std::string model = "random:bert-base,layers=1,d=16,heads=2,vocab=50,tokens=8,attention=";
+    for (const std::string variant : {"flash", "flash_quad"}) {
+        const Finished found = tsdiag(folder, probe_words(model + variant, {"--force"}));
+        ASSERT_EQ(found.code, 0) << found.err;
+        EXPECT_THAT(found.out, Not(HasSubstr("a group of")));
+        const std::string table = read_file(folder / "out/metrics.csv");
+        const std::regex norm("attn,0,,attn_fro,([^,]*)");
+        std::smatch at;
+        ASSERT_TRUE(std::regex_search(table, at, norm)) << table;
+        EXPECT_GT(std::stod(at[1]), 0.01) << variant;
+    }
+    const std::string all = tsdiag(folder, probe_words(model + "flash,group=256", {"--force"})).out;
+    EXPECT_THAT(std::regex_replace(all, std::regex("\\s+"), " "),
+                HasSubstr("attention 'flash' of layer 0: a group of 256 positions is longer than a "
+                          "sample of 8 tokens: S/256 in the quadratic part of P is 32 times "
+                          "smaller"));
+}
+
 TEST(Probe, TheSameSeedGivesTheSameFiles) {
     TemporaryDirectory folder;
     for (const char* kept : {"first", "second"}) {
