@@ -100,6 +100,7 @@ struct AttentionInput {
     Tensor bias = {};               ///< added to the logits, (1 or h, n, m + n); empty: none
     AttentionOptions options = {};  ///< of the variant, as given; the others have their defaults
     Rng rng{0};                     ///< source of a variant's draws, with its option `seed`
+    Index update = 0;               ///< updates of a training so far, for its option `redraw`
     /// The variant's own parameters by name; an empty tensor where there is none.  May be empty.
     std::function<Tensor(std::string_view name)> parameter = {};
 
@@ -125,8 +126,8 @@ class AttentionOperator {
     /// Without `visit` and `keep_rows`, a P with factors is applied through them, in linear time.
     /// A block for which a device has no memory is halved.
     /// A P with factors and more than `largest_seen_whole` tokens is never materialised: `visit`
-    /// gets about 512 rows in blocks, one drawn from each of as many equal parts of P by a rule
-    /// that depends on n and h alone, and `RowBlock::totals`.
+    /// gets about 512 rows in blocks, one drawn from each of as many equal parts of P, and
+    /// `RowBlock::totals`.
     Tensor apply(const Tensor& v, Index block_rows, const RowVisitor& visit = {}) const;
     /// P^T w by row blocks or by factors.  w (h, n, c) -> (h, m + n, c).
     Tensor apply_transpose(const Tensor& w, Index block_rows) const;
@@ -143,6 +144,8 @@ class AttentionOperator {
     /// completes its result by those of the others.  Null: this process computes alone.
     void share(const Team* team) { team_ = team; }
     const Team* team() const { return team_; }
+    /// The source of the rows that `apply` visits where it visits a sample.
+    void sample_rows_from(const Rng& rng) { rows_rng_ = rng; }
 
     static constexpr Index largest_seen_whole = 16384;
     /// Bytes of P, whole.
@@ -166,6 +169,7 @@ class AttentionOperator {
 
     bool keep_ = false;
     const Team* team_ = nullptr;
+    Rng rows_rng_{0};
     mutable Tensor matrix_;
 };
 

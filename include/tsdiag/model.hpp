@@ -197,6 +197,7 @@ struct RunSettings {
     Index first_layer = 0, last_layer = -1;  ///< events only for these (inclusive; -1: to the end)
     bool allow_nonfinite = false;
     const Team* team = nullptr;  ///< shares the rows and heads of P; each member has the result
+    Rng rng{0};                  ///< source of what attentions draw, the same for all samples
     std::function<void(Index done, Index total)> progress = {};  ///< layers
 };
 
@@ -226,6 +227,8 @@ struct StepSettings {
     double dropout = 0;  ///< probability p, in [0, 1): entries of the embedding and of each branch
                          ///< are zeroed, the others divided by 1 - p
     std::vector<Rng> rngs = {};  ///< of the dropout, one a sample
+    Rng attention_rng{0};        ///< source of what attentions draw, the same for all samples
+    Index update = 0;  ///< updates of the training so far: some attentions draw again as it grows
 };
 struct StepResult {
     double loss = 0;  ///< summed over the samples, or pairs of them

@@ -107,7 +107,10 @@ Index Options::count(std::string_view name) const {
 }
 
 Rng Options::rng(const AttentionInput& input) const {
-    return input.rng.fork(std::uint64_t(count("seed")));
+    const Rng first = input.rng.fork(std::uint64_t(count("seed")));
+    const bool again = values_.contains(std::string(redraw_option)) && count(redraw_option) > 0;
+    const Index draws = again ? input.update / count(redraw_option) : 0;
+    return draws > 0 ? first.fork(redraw_option).fork(std::uint64_t(draws)) : first;
 }
 
 Tensor parameter(const AttentionInput& input, std::string_view name) {

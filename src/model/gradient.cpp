@@ -101,6 +101,7 @@ class Sweep {
                 LayerRun run{.layer = l, .block = block, .weights = weights};
                 run.memory = settings_.memory;
                 run.allow_nonfinite = settings_.allow_nonfinite;
+                run.rng = settings_.rng;
                 back(run, tracked, states[s]);
                 if (l == 0) finish(inputs[s], states[s]);
                 if (observed(l)) observer_.end_sample(first + Index(s));
@@ -128,6 +129,7 @@ class Sweep {
         LayerRun run{.layer = l, .block = spec_.blocks[std::size_t(l)], .weights = weights};
         run.memory = settings_.memory;
         run.allow_nonfinite = settings_.allow_nonfinite;
+        run.rng = settings_.rng;
         for (SweepState& state : states) {
             state.inputs.push_back(state.sample);
             Tensor memory = next_memory(run, state.sample);

@@ -119,6 +119,8 @@ StepResult Model::step(std::span<const Input> inputs, std::span<const Loss> loss
             model::LayerRun run{
                 .layer = l, .block = spec_.blocks[std::size_t(l)], .weights = parameters};
             run.finite = &finite;
+            run.rng = settings.attention_rng;
+            run.update = settings.update;
             if (drops)
                 run.dropout = [&](const Tensor& branch, std::string_view stage) {
                     return dropped(branch, [&](const Rng& rng) {
@@ -128,7 +130,11 @@ StepResult Model::step(std::span<const Input> inputs, std::span<const Loss> loss
             Tensor memory;
             if (batch.memory.defined()) {
                 const model::LayerWeights constant = model::load_layer(*weights_, spec_, l);
-                memory = model::next_memory({.layer = l, .block = run.block, .weights = constant},
+                memory = model::next_memory({.layer = l,
+                                             .block = run.block,
+                                             .weights = constant,
+                                             .rng = run.rng,
+                                             .update = run.update},
                                             batch);
             }
             Tensor y = model::apply_layer(run, batch);

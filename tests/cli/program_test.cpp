@@ -272,6 +272,30 @@ TEST(Probe, AFlashThatIsDrawnHasAttentionAndSaysWhereAGroupIsTooLong) {
                           "smaller"));
 }
 
+/// Of a checkpoint and one input, the seed of the run decides what its attention draws.
+TEST(Probe, TheSeedDecidesWhatAnAttentionDraws) {
+    TemporaryDirectory folder;
+    std::ofstream(folder / "ids.txt") << "3 1 4 1 5 9 2 6\n";
+    const auto table = [&](const std::string& attention, const char* seed) {
+        const std::string model = "random:bert-base,layers=1,d=16,heads=2,vocab=50,tokens=8";
+        EXPECT_EQ(
+            tsdiag(folder, {"init", model + ",attention=" + attention, "-o", "model", "--force"})
+                .code,
+            0);
+        const Finished found =
+            tsdiag(folder, probe_words("model", {"--force", "--seed", seed, "--input",
+                                                 "ids:ids.txt", "--probes", "core"}));
+        EXPECT_EQ(found.code, 0) << found.err;
+        return read_file(folder / "out/metrics.csv");
+    };
+    for (const char* attention : {"performer,features=3", "reformer,chunk=2,rounds=1",
+                                  "bigbird,block=1,random=1,global=0,neighbours=0"}) {
+        EXPECT_EQ(table(attention, "1"), table(attention, "1")) << attention;
+        EXPECT_NE(table(attention, "1"), table(attention, "2")) << attention;
+    }
+    EXPECT_EQ(table("softmax", "1"), table("softmax", "2"));
+}
+
 TEST(Probe, TheSameSeedGivesTheSameFiles) {
     TemporaryDirectory folder;
     for (const char* kept : {"first", "second"}) {
