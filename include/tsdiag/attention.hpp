@@ -103,6 +103,7 @@ struct AttentionInput {
     Index update = 0;               ///< updates of a training so far, for its option `redraw`
     /// The variant's own parameters by name; an empty tensor where there is none.  May be empty.
     std::function<Tensor(std::string_view name)> parameter = {};
+    Tensor x = {};  ///< (samples, n, width): what q and k are maps of; empty: unknown
 
     Index heads_of_a_sample() const { return q.batch() / samples; }
     Index memory() const { return k.rows() - q.rows(); }  ///< m

@@ -50,7 +50,7 @@ std::unique_ptr<AttentionOperator> detach(AttentionTape& tape, const BlockSpec& 
         *t = t->detached();
     const auto made = [&](std::size_t side, const std::string& variant) {
         AttentionInput input = tape.inputs[side];
-        for (Tensor* t : {&input.q, &input.k, &input.q2, &input.k2, &input.windows.bias})
+        for (Tensor* t : {&input.q, &input.k, &input.q2, &input.k2, &input.x, &input.windows.bias})
             *t = t->detached();
         input.parameter = [own = std::move(input.parameter)](std::string_view name) {
             return own ? own(name).detached() : Tensor();

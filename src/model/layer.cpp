@@ -60,9 +60,9 @@ Tensor of_sample(const Tensor& x, Index sample, Index samples) {
 /// The attention inputs of one sample.
 AttentionParts of_sample(const AttentionParts& all, Index sample, Index samples) {
     AttentionParts one = all;
-    for (Tensor* t :
-         {&one.input.q, &one.input.k, &one.input.q2, &one.input.k2, &one.v, &one.projections.q,
-          &one.projections.k, &one.projections.q_raw, &one.projections.k_raw, &one.x})
+    for (Tensor* t : {&one.input.q, &one.input.k, &one.input.q2, &one.input.k2, &one.input.x,
+                      &one.v, &one.projections.q, &one.projections.k, &one.projections.q_raw,
+                      &one.projections.k_raw, &one.x})
         *t = of_sample(*t, sample, samples);
     one.input.samples = 1;
     return one;

@@ -234,6 +234,7 @@ TEST(Differentiate, AgreesWithDifferencesForEveryLayout) {
           "post-norm,attention=transnormer1",
           "post-norm,attention=linear",
           "pre-norm,attention=diag_attention,output_norm=layer",
+          "post-norm,attention=transformer_ls,segment=2",
           "pre-norm,attention=transformer_ls,causal=1",
           "pre-norm,attention=polynomial,scale=learned,start=0.3",
           "post-norm,attention=0:polynomial:scale=learned:start=-1/4;1:softmax",
@@ -258,6 +259,10 @@ TEST(Differentiate, AgreesWithDifferencesForFamilies) {
           "llama-7b,vocab=9,tokens=8,attention=sink",
           "gpt2,vocab=9,tokens=8,attention=polynomial,scale=learned",
           "gpt2,vocab=9,tokens=8,attention=flash,group=3",
+          "bert-base,vocab=9,tokens=8,attention=linformer,length=3",
+          "bert-base,vocab=9,tokens=8,attention=linformer,length=3,per_head=1,shared=1",
+          "bert-base,vocab=9,tokens=8,attention=transformer_ls,segment=2,rank=2",
+          "gpt2,vocab=9,tokens=8,attention=transformer_ls,segment=2,rank=2,chunk=2",
           "bert-base,vocab=9,tokens=8,attention=flash_quad",
           "transformer-xl,vocab=9,act=gelu,placement=pre,clamp=2",
           "transformer-xl,vocab=9,act=gelu,deesc=0.7,deesc_at=ffn,deesc_mean=past"}) {

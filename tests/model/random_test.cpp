@@ -420,6 +420,39 @@ TEST(RandomModel, WithFlashHasUnscaledLogitsAndABias) {
                 HasSubstr("layers of their own"));
 }
 
+/// E and F of the longest input, and W of the dynamic projection, belong to the model.
+TEST(RandomModel, HasTheProjectionsThatItsAttentionLearns) {
+    const std::string sizes =
+        "bert-base,layers=2,d=16,heads=4,ffn=24,tokens=12,vocab=40,attention=";
+    const auto own = [&](const std::string& attention) {
+        std::vector<std::pair<std::string, Shape>> out;
+        const RandomModel drawn = random_model(sizes + attention);
+        for (const Parameter& p : drawn.spec.blocks[1].attention.own)
+            out.emplace_back(p.name, p.shape);
+        return out;
+    };
+    using Own = std::vector<std::pair<std::string, Shape>>;
+    EXPECT_EQ(own("linformer"), (Own{{"proj_k", {1, 12, 3}}, {"proj_v", {1, 12, 3}}}));
+    EXPECT_EQ(own("linformer,length=5,shared=1"), (Own{{"proj_k", {1, 12, 5}}}));
+    EXPECT_EQ(own("linformer,per_head=1,shared=1"), (Own{{"proj_k", {1, 48, 3}}}));
+    EXPECT_EQ(own("transformer_ls,rank=2"), (Own{{"projection", {1, 8, 16}}}));
+    EXPECT_EQ(own("transformer_ls"), (Own{{"projection", {1, 128, 16}}}));
+    EXPECT_TRUE(random_model("post-norm,attention=linformer").spec.blocks[0].attention.own.empty());
+    EXPECT_THAT(thrown<UsageError>([&] { random_model(sizes + "linformer,length=13"); }),
+                HasSubstr("length=13 is more than the 12 tokens"));
+    const auto w = weights_of(
+        "bert-base,layers=1,d=16,heads=4,tokens=60,vocab=40,attention=0:linformer:length=20");
+    expect_variance(*w, "layer.0.attn.proj_k", 1.0 / 80);
+    for (const char* attention :
+         {"linformer", "linformer,per_head=1,shared=1", "transformer_ls,segment=2,rank=3"}) {
+        std::string name = attention;
+        std::ranges::replace(name, ',', '-');
+        expect_read_back(sizes + attention, "with-" + name, [](const ModelSpec&) {
+            return of_ids({3, 7, 1, 39, 5});
+        });
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Names, EveryRandomModel, testing::ValuesIn(all_names()),
                          [](const auto& info) {
                              std::string name = info.param;

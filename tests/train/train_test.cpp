@@ -80,6 +80,30 @@ TEST(Train, MovesTheBiasOfAGatedUnit) {
     }
 }
 
+/// What the baselines of [DEVIL] learn in their papers is learned here.
+TEST(Train, MovesTheProjectionsOfAnAttention) {
+    for (const std::string attention : {"linformer,length=4", "transformer_ls,segment=2,rank=2"}) {
+        TrainOptions o = tiny();
+        o.subject.model =
+            "random:bert-base,layers=1,d=16,heads=2,tokens=16,vocab=8,attention=" + attention;
+        o.data = "markov:5";
+        o.loss = "mlm";
+        o.steps = 2;
+        o.adam.decay = 0;
+        const TrainResult r = train(o);
+        const RandomModel drawn = random_model(o.subject.model.substr(7));
+        const auto before = random_weights(drawn, weights_rng(o.seed, 0), cpu(), Type::f32);
+        ASSERT_FALSE(drawn.spec.blocks[0].attention.own.empty());
+        for (const Parameter& own : drawn.spec.blocks[0].attention.own) {
+            const std::string name = "layer.0.attn." + own.name;
+            const auto found =
+                std::ranges::find(r.parameters, name, &std::pair<std::string, Tensor>::first);
+            ASSERT_NE(found, r.parameters.end()) << name;
+            EXPECT_NE(found->second.to_host<float>(), before->get(name).to_host<float>()) << name;
+        }
+    }
+}
+
 TEST(Train, LearnsToTellPatternsApart) {
     TrainOptions o;
     o.subject.model = "random:deit-tiny,layers=1,d=24,heads=2,image=16,patch=4";
