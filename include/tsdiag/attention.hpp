@@ -101,8 +101,10 @@ struct AttentionInput {
     Tensor bias = {};               ///< added to the logits, (1 or h, n, m + n); empty: none
     AttentionOptions options = {};  ///< of the variant, as given; the others have their defaults
     Rng rng{0};                     ///< source of a variant's draws, with its option `seed`
+    Index update = 0;               ///< updates of a training so far, for its option `redraw`
     /// The variant's own parameters by name; an empty tensor where there is none.  May be empty.
     std::function<Tensor(std::string_view name)> parameter = {};
+    Tensor x = {};  ///< (samples, n, width): what q and k are maps of; empty: unknown
 
     Index heads_of_a_sample() const { return q.batch() / samples; }
     Index memory() const { return k.rows() - q.rows(); }  ///< m
@@ -126,8 +128,8 @@ class AttentionOperator {
     /// Without `visit` and `keep_rows`, a P with factors is applied through them, in linear time.
     /// A block for which a device has no memory is halved.
     /// A P with factors and more than `largest_seen_whole` tokens is never materialised: `visit`
-    /// gets about 512 rows in blocks, one drawn from each of as many equal parts of P by a rule
-    /// that depends on n and h alone, and `RowBlock::totals`.
+    /// gets about 512 rows in blocks, one drawn from each of as many equal parts of P, and
+    /// `RowBlock::totals`.
     Tensor apply(const Tensor& v, Index block_rows, const RowVisitor& visit = {}) const;
     /// P^T w by row blocks or by factors.  w (h, n, c) -> (h, m + n, c).
     Tensor apply_transpose(const Tensor& w, Index block_rows) const;
@@ -144,6 +146,8 @@ class AttentionOperator {
     /// completes its result by those of the others.  Null: this process computes alone.
     void share(const Team* team) { team_ = team; }
     const Team* team() const { return team_; }
+    /// The source of the rows that `apply` visits where it visits a sample.
+    void sample_rows_from(const Rng& rng) { rows_rng_ = rng; }
 
     static constexpr Index largest_seen_whole = 16384;
     /// Bytes of P, whole.
@@ -167,6 +171,7 @@ class AttentionOperator {
 
     bool keep_ = false;
     const Team* team_ = nullptr;
+    Rng rows_rng_{0};
     mutable Tensor matrix_;
 };
 
@@ -265,11 +270,22 @@ struct AttentionFacts {
 /// "rows sum to 1; no negative entry; ...", one clause per fact.
 std::string describe(const AttentionFacts& facts);
 
-/// A number that a model learns for its attention: the parameter layer.L.attn.NAME, one for all
-/// heads of the layer; a file may have one a head.
-struct LearnedNumber {
+/// What a model learns for its attention: the parameter layer.L.attn.NAME.  A number is one for all
+/// heads of the layer, and a file may have one a head.
+struct LearnedParameter {
     std::string_view name;
-    double start = 0;  ///< its value in a model that is drawn
+    double start = 0;       ///< of a number: its value in a model that is drawn
+    bool matrix = false;    ///< else it is a number
+    Shape shape{1, 1, 1};   ///< (1, rows, cols) of a matrix
+    Law law = Law::normal;  ///< of a matrix in a model that is drawn: N(0, spread^2) or
+    double spread = 0;      ///< U(-spread, spread)
+};
+/// The model that learns it.
+struct LearnedFor {
+    Index tokens = 0;  ///< N, the tokens of its longest input; 0: any number
+    Index width = 1, heads = 1, kv_heads = 1, head_dim = 1;
+    bool causal = false;
+    bool drawn = true;  ///< else it is read, and needs no values
 };
 
 /// A variant of attention: one file, one line in the list.
@@ -282,9 +298,15 @@ struct AttentionEntry {
     std::string_view output_norm = "none";  ///< what a model applies to P V by default
     /// The number of tokens must be a multiple of it.  Null: any number.
     Index (*token_multiple)(const AttentionOptions& options) = nullptr;
-    /// What a model with these options learns.  `tokens`: the N that it is drawn for, 0: any.
+    /// What a model with these options learns; no matrix whose size follows from N where that is 0.
     /// Throws `UsageError` where a start needs N.  Null: nothing.
-    std::vector<LearnedNumber> (*learned)(const AttentionOptions& options, Index tokens) = nullptr;
+    std::vector<LearnedParameter> (*learned)(const AttentionOptions& options,
+                                             const LearnedFor& model) = nullptr;
+    /// S = q k^T: the scale of a model's logits is 1, not 1/sqrt(d).
+    bool unscaled = false;
+    /// What P cannot be on samples of so many tokens, in one sentence; empty: nothing is to be
+    /// said. Null: nothing.
+    std::string (*remark)(const AttentionOptions& options, Index tokens) = nullptr;
     /// Throws `UsageError` or `ShapeError` for an input that the variant does not accept.
     std::unique_ptr<AttentionOperator> (*make)(AttentionInput input) = nullptr;
 };

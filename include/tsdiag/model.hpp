@@ -187,6 +187,9 @@ Index tokens_of(const ModelSpec& spec, const Input& input);
 /// The largest number of tokens, at most `most`, that the model supports and its attentions accept;
 /// `most` or the model's longest where no number fits them.
 Index fitting_tokens(const ModelSpec& spec, Index most);
+/// What the attentions remark on samples of so many tokens (`AttentionEntry::remark`), each
+/// sentence once, with the first layer that it is said of.
+std::vector<std::string> remarks_on_attention(const ModelSpec& spec, Index tokens);
 
 struct RunSettings {
     Index memory = 0;  ///< bytes for row blocks, and P where it is kept, of one sample; 0: no limit
@@ -194,6 +197,7 @@ struct RunSettings {
     Index first_layer = 0, last_layer = -1;  ///< events only for these (inclusive; -1: to the end)
     bool allow_nonfinite = false;
     const Team* team = nullptr;  ///< shares the rows and heads of P; each member has the result
+    Rng rng{0};                  ///< source of what attentions draw, the same for all samples
     std::function<void(Index done, Index total)> progress = {};  ///< layers
 };
 
@@ -223,14 +227,16 @@ struct StepSettings {
     double dropout = 0;  ///< probability p, in [0, 1): entries of the embedding and of each branch
                          ///< are zeroed, the others divided by 1 - p
     std::vector<Rng> rngs = {};  ///< of the dropout, one a sample
+    Rng attention_rng{0};        ///< source of what attentions draw, the same for all samples
+    Index update = 0;  ///< updates of the training so far: some attentions draw again as it grows
 };
 struct StepResult {
     double loss = 0;  ///< summed over the samples, or pairs of them
     Index predictions = 0, correct = 0;
     std::vector<bool> hit = {};  ///< of each prediction that was counted: whether it is correct
     /// By parameter name, each of its shape; "classifier": that of the loss.  Parameters that the
-    /// loss does not depend on are omitted, and those that are read on the host (tables of relative
-    /// positions, the angles of LRPE).
+    /// loss does not depend on are omitted, and those that are read on the host (the angles of
+    /// LRPE).
     std::vector<std::pair<std::string, Tensor>> gradients = {};
 };
 

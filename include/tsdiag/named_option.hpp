@@ -34,6 +34,7 @@ class OptionValues {
   public:
     OptionValues(std::span<const NamedOption> known, OptionTexts given);
 
+    bool has(std::string_view name) const { return values_.contains(std::string(name)); }
     const std::string& text(std::string_view name) const;
     bool is(std::string_view name, std::string_view word) const { return text(name) == word; }
     /// Empty where the option is a word.

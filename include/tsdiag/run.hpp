@@ -203,7 +203,8 @@ void in_order(Index count, const std::function<std::function<void()>(Index)>& wo
 void each_trial(Index count, Sink& out, const std::function<void(Index, Sink&)>& trial,
                 const std::function<void(double)>& done = {}, Units* units = nullptr);
 
-/// The stream that the weights of a random model are drawn from in trial `trial` (the first is 0).
+/// The stream that the weights of a random model are drawn from in trial `trial` (the first is 0),
+/// and what its attentions draw.
 Rng weights_rng(std::uint64_t seed, Index trial);
 
 /// metrics.csv, curves.csv and, if maps were requested, maps.npz in an existing `directory`.

@@ -44,11 +44,13 @@ constexpr std::array bigbird_options{
                     .whole = true,
                     .description = "full attention for samples of at most this many positions; in "
                                    "Hugging Face's code (5 + 2 random) blocks"},
-    AttentionOption{.name = "seed",
-                    .fallback = "0",
-                    .numbers = true,
-                    .whole = true,
-                    .description = "seed of the random blocks"}};
+    AttentionOption{
+        .name = "seed",
+        .fallback = "0",
+        .numbers = true,
+        .whole = true,
+        .description =
+            "seed of the random blocks, which a training keeps, as the released code does"}};
 
 /// Blocks [first, last).
 struct Blocks {

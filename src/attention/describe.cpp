@@ -63,7 +63,11 @@ std::string attention_markdown() {
         "P is the n x n matrix of one head that multiplies the values; S = scale q k^T its logits, "
         "scale = 1/sqrt(d)\nunless stated otherwise, d the width of a head. Structure lists what "
         "holds for every P of a variant; a metric without\nmeaning for a P is undefined, with its "
-        "reason (metrics.md). Sources are keys of references.md.\n\n";
+        "reason (metrics.md). Sources are keys of references.md.\n\n"
+        "What an attention draws at random follows the `--seed` and the trial of the run, the "
+        "layer and the option `seed`; all\nsamples have the same draw. A checkpoint holds none of "
+        "it, so `probe` draws it by its own `--seed`. During a training\n`redraw` says after how "
+        "many updates it is drawn again.\n\n";
     for (const AttentionEntry* entry : attentions()) out += section(*entry);
     out +=
         "## In windows of a grid\n\n"

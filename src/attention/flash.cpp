@@ -1,21 +1,42 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdlib>
 
+#include "bucket_bias.hpp"
 #include "score.hpp"
 #include "tsdiag/error.hpp"
 
 namespace tsdiag::variants {
+
+extern const AttentionEntry flash;
+
 namespace {
 
-constexpr std::array flash_options{AttentionOption{.name = "group",
-                                                   .fallback = "256",
-                                                   .words = "",
-                                                   .numbers = true,
-                                                   .whole = true,
-                                                   .least = 1,
-                                                   .description = "g, positions per group"}};
+constexpr std::array flash_options{
+    AttentionOption{.name = "group",
+                    .fallback = "auto",
+                    .words = "auto",
+                    .numbers = true,
+                    .whole = true,
+                    .least = 1,
+                    .description = "g, positions per group; auto: 256, at most n"}};
+
+/// Throws as `check_options`.
+Index group_of(const Options& options, Index n) {
+    constexpr Index usual = 256;
+    return options.is("group", "auto") ? std::min(usual, n) : options.count("group");
+}
+
+std::string remark_on_group(const AttentionOptions& given, Index tokens) {
+    const Index g = group_of(Options(flash, given), tokens);
+    if (g <= tokens) return "";
+    return fmt::format(
+        "a group of {} positions is longer than a sample of {} tokens: S/{} in the quadratic part "
+        "of P is {:.3g} times smaller than in a group that the sample fills",
+        g, tokens, g, double(g) / double(tokens));
+}
 
 /// The columns of the groups before that of each row.
 Visible before(const Visible& group) {
@@ -27,60 +48,6 @@ Visible before(const Visible& group) {
 
 constexpr std::string_view two_parts = "P is a function of two pairs of queries and keys";
 
-/// The bucket of a distance j - i among `buckets`: half of them one step wide, the others growing
-/// as powers up to 128 steps.  In float32, as in training: at powers of two the last bit decides.
-/// [T5]
-Index bucket(Index distance, Index buckets, bool causal) {
-    Index out = 0, steps = -distance;
-    if (!causal) {
-        buckets /= 2;
-        if (steps < 0) out = buckets;
-        steps = std::abs(steps);
-    }
-    steps = std::max<Index>(steps, 0);
-    const Index exact = buckets / 2;
-    if (steps < exact) return out + steps;
-    const float ratio = std::log(float(steps) / float(exact)) /
-                        float(std::log(128.0 / double(exact))) * float(buckets - exact);
-    return out + std::min(exact + Index(ratio), buckets - 1);
-}
-
-/// sqrt(w) times the learned bias of each distance 1 - r .. r - 1 that is inside a group and the
-/// sample; no parameter: empty.
-std::vector<double> learned_bias(const AttentionInput& in, Index group) {
-    const Tensor given = parameter(in, "rel_pos_bias");
-    if (!given.defined()) return {};
-    const std::vector<double> values = given.to_host<double>();
-    const auto buckets = std::ssize(values);
-    if (buckets < 4 || buckets % 4 != 0)
-        throw ShapeError("attention 'flash': a bias of " + std::to_string(buckets) +
-                         " buckets, expected a multiple of 4");
-    const double span =
-        in.position.empty() ? double(in.q.rows() - 1) : in.position.back() - in.position.front();
-    const Index reach = Index(std::min(double(group), span + 1));
-    std::vector<double> out;
-    for (Index distance = 1 - reach; distance < reach; ++distance)
-        out.push_back(std::sqrt(double(in.q.cols())) *
-                      values[std::size_t(bucket(distance, buckets, in.causal))]);
-    return out;
-}
-
-/// Rows of the bias, (1, b, n), in the columns visible in `near`, 0 elsewhere.
-Tensor bias_rows(const AttentionInput& in, const std::vector<double>& by_distance,
-                 const Tensor& like, Index first, const Visible& near) {
-    const auto position = [&](Index i) {
-        return in.position.empty() ? i : std::llround(in.position[std::size_t(i)]);
-    };
-    const Index count = like.rows(), n = like.cols(), middle = std::ssize(by_distance) / 2;
-    std::vector<double> values(std::size_t(count * n), 0.0);
-    for (Index i = 0; i < count; ++i)
-        for (Index j = near.first[std::size_t(i)]; j < near.last[std::size_t(i)]; ++j)
-            values[std::size_t(i * n + j)] =
-                by_distance[std::size_t(middle + position(j) - position(first + i))];
-    return Tensor::from_host(like.backend(), {1, count, n}, std::span<const double>(values),
-                             like.type());
-}
-
 /// S_ij of the linear part.
 Tensor linear_logits(const AttentionInput& in, const Tensor& s, Index first) {
     if (!in.q2.defined()) return s;
@@ -89,22 +56,24 @@ Tensor linear_logits(const AttentionInput& in, const Tensor& s, Index first) {
 
 }  // namespace
 
-extern const AttentionEntry flash;
 const AttentionEntry flash = {
     .name = "flash",
     .description =
         "P = relu(S/g + bias)^2 inside groups of g tokens, plus S/n everywhere (causal: "
-        "plus S/g towards earlier groups); the gate is outside P; both parts share q "
+        "plus S/g towards earlier groups), S = q k^T; the gate is outside P; both parts share q "
         "and k unless a model has two pairs; bias sqrt(d) times the parameter `rel_pos_bias` at "
         "the bucket of j - i [T5]",
     .source = "[FLASH]",
     .options = flash_options,
     .facts = {.negative_entries = Holds::sometimes, .window = false},
+    .learned = learned_bucket_bias,
+    .unscaled = true,
+    .remark = remark_on_group,
     .make = [](AttentionInput input) {
         refuse_window(flash, input);
         require_fit(input);
         const Options options(flash, input.options);
-        const Index g = options.count("group");
+        const Index g = group_of(options, input.q.rows());
         const double share = 1 / double(g), far = input.causal ? share : 1 / double(input.q.rows());
         AttentionInput whole = input;
         whole.causal = false;
@@ -112,14 +81,14 @@ const AttentionEntry flash = {
             (input.q2.shape() != input.q.shape() || input.k2.shape() != input.k.shape()))
             throw ShapeError(
                 "attention 'flash': the second queries and keys are not of the first ones' shape");
-        const std::vector<double> by_distance = learned_bias(input, g);
+        const BucketBias bias(flash, input, std::sqrt(double(input.q.cols())));
         ScoreRule rule;
         rule.fill = [=](Logits logits, RowBlock& block) {
             const Index first = block.first, count = logits.s.rows();
             const Visible near = seen(input, g, first, count);
             const Tensor s = scale(logits.s, share);
-            if (!by_distance.empty()) {
-                const Tensor more = bias_rows(input, by_distance, s, first, near);
+            if (bias.there()) {
+                const Tensor more = bias.rows(first, count);
                 logits.bias = logits.bias.defined() ? add(more, logits.bias) : more;
             }
             const Tensor r = map(Unary::relu, logits.bias.defined() ? add(s, logits.bias) : s);

@@ -28,6 +28,13 @@ constexpr std::array informer_options{
                     .words = "sum mean",
                     .description = "rows of the other queries if P is causal: 1, a sum of the "
                                    "values so far, as in the released code, or their mean"},
+    AttentionOption{.name = redraw_option,
+                    .fallback = "1",
+                    .numbers = true,
+                    .whole = true,
+                    .description =
+                        "updates of a training after which the sampled keys are drawn again, "
+                        "0: never; 1 as in the released code"},
     AttentionOption{.name = "seed",
                     .fallback = "0",
                     .numbers = true,

@@ -9,6 +9,9 @@
 #include "tsdiag/error.hpp"
 
 namespace tsdiag::variants {
+
+extern const AttentionEntry linformer;
+
 namespace {
 
 constexpr std::array linformer_options{
@@ -21,31 +24,77 @@ constexpr std::array linformer_options{
                     .most = 1e6,
                     .description = "k, the number of projected tokens, at most n"},
     AttentionOption{.name = "shared", .fallback = "0", .words = "0 1", .description = "1: F = E"},
-    AttentionOption{
-        .name = "seed",
-        .fallback = "0",
-        .numbers = true,
-        .whole = true,
-        .description = "seed of E and F, U(-1, 1) / sqrt(k), which the heads of a layer share"}};
+    AttentionOption{.name = "per_head",
+                    .fallback = "0",
+                    .words = "0 1",
+                    .description = "1: each head of keys has its own E and F, as in the code of "
+                                   "Nystromformer; 0: the heads of a layer share them, as in that "
+                                   "of Linformer"},
+    AttentionOption{.name = "seed",
+                    .fallback = "0",
+                    .numbers = true,
+                    .whole = true,
+                    .description = "seed of E and F, U(-1, 1) / sqrt(k), if a model has none: its "
+                                   "inputs may have any length"}};
 
-/// The first n rows of a parameter, or drawn: (1, n, k).
-Tensor projection(const AttentionInput& in, std::string_view name, const Rng& rng, Index k) {
+/// k of n tokens.
+Index length_of(const Options& options, Index n) {
+    return options.is("length", "n/4") ? std::max<Index>(1, n / 4) : options.count("length");
+}
+
+/// E and F of a model whose longest input has N tokens, (1, N, k), or of each head of keys one
+/// below the other; U(-b, b), b^2 = 3 / (N + k), as the released code draws them.
+std::vector<LearnedParameter> learned_projections(const AttentionOptions& given,
+                                                  const LearnedFor& model) {
+    if (model.tokens == 0) return {};
+    const Options options(linformer, given);
+    const Index k = length_of(options, model.tokens);
+    if (k > model.tokens)
+        throw UsageError(
+            fmt::format("attention 'linformer': length={} is more than the {} tokens of the "
+                        "model's longest input",
+                        k, model.tokens));
+    const Index heads = options.is("per_head", "1") ? model.kv_heads : 1;
+    LearnedParameter e{.name = "proj_k",
+                       .matrix = true,
+                       .shape = {1, heads * model.tokens, k},
+                       .law = Law::uniform,
+                       .spread = std::sqrt(3 / double(model.tokens + k))};
+    LearnedParameter f = e;
+    f.name = "proj_v";
+    return options.is("shared", "1") ? std::vector{e} : std::vector{e, f};
+}
+
+/// The first n rows of a parameter, or drawn: (heads, n, k), `heads` one or those of the keys of a
+/// sample.
+Tensor projection(const AttentionInput& in, std::string_view name, const Options& options,
+                  Index heads) {
     const Index n = in.q.rows();
     const Tensor given = parameter(in, name);
+    const Index k = given.defined() ? given.cols() : length_of(options, n);
+    if (k > n)
+        throw UsageError(
+            fmt::format("attention 'linformer': length={} is more than the {} tokens of the "
+                        "sample{}",
+                        k, n,
+                        given.defined() ? "; give it more tokens, or a random model fewer by "
+                                          "tokens=N or length=K"
+                                        : ""));
     if (!given.defined())
-        return drawn_uniform(rng.fork(name), n, k, 1 / std::sqrt(double(k)), in.q.backend(),
-                             in.q.type());
-    if (given.rows() < n)
+        return drawn_uniform(options.rng(in).fork(name), heads * n, k, 1 / std::sqrt(double(k)),
+                             in.q.backend(), in.q.type())
+            .reshape({heads, n, k});
+    const Index most = given.rows() / heads;
+    if (most < n)
         throw UsageError(
             fmt::format("attention 'linformer': the sample has {} tokens, but the model's "
                         "projections support at most {}",
-                        n, given.rows()));
-    return given.row_range(0, n);
+                        n, most));
+    return contiguous(given).reshape({heads, most, k}).row_range(0, n);
 }
 
 }  // namespace
 
-extern const AttentionEntry linformer;
 const AttentionEntry linformer = {
     .name = "linformer",
     .description = "P = softmax(scale Q (E^T K)^T) F^T, E and F n x k",
@@ -56,23 +105,23 @@ const AttentionEntry linformer = {
               .slope = Holds::never,
               .causal = false,
               .window = false},
+    .learned = learned_projections,
     .make = [](AttentionInput in) {
         const Options options(linformer, in.options);
         require_fit(in);
         refuse_causal(linformer, in, "tokens are mixed before the softmax");
         refuse_window(linformer, in);
         refuse_bias(linformer, in);
-        const Index n = in.q.rows();
-        const Index k =
-            options.is("length", "n/4") ? std::max<Index>(1, n / 4) : options.count("length");
-        if (k > n)
-            throw UsageError(fmt::format(
-                "attention 'linformer': length={} is more than the {} tokens of the sample", k, n));
-        const Tensor e = projection(in, "proj_k", options.rng(in), k);
+        const Index own = in.k.batch() / in.samples;
+        const Index heads = options.is("per_head", "1") ? own : 1;
+        const auto of_all = [&](const Tensor& one) {  // (h', n, k)
+            return heads > 1 ? for_every_sample(one, in) : repeat_batches(one, in.k.batch());
+        };
+        const Tensor e = projection(in, "proj_k", options, heads);
         const bool shared = options.is("shared", "1") && !parameter(in, "proj_v").defined();
-        const Tensor f = shared ? e : projection(in, "proj_v", options.rng(in), k);
-        const Tensor keys =
-            matmul(repeat_batches(e, in.k.batch()), in.k, Transpose::first);  // (h', k, w)
+        Tensor f = shared ? e : projection(in, "proj_v", options, heads);
+        if (heads > 1) f = of_all(f);
+        const Tensor keys = matmul(of_all(e), in.k, Transpose::first);  // (h', k, w)
         return factored_attention(
             linformer, softmax_rows(matmul(in.q, keys, Transpose::second, in.scale), {}), f, false,
             {.why_no_slope = "P is a softmax of n x k logits times F^T"});

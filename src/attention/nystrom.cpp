@@ -188,10 +188,10 @@ const AttentionEntry nystrom = {
             return options.is("landmarks", "n") ? Index(1) : options.count("landmarks");
         },
     .learned =
-        [](const AttentionOptions& given, Index tokens) {
+        [](const AttentionOptions& given, const LearnedFor& model) {
             const Options options(nystrom, given);
-            return options.is("activation", "polynomial") ? learned_scale(nystrom, given, tokens)
-                                                          : std::vector<LearnedNumber>();
+            return options.is("activation", "polynomial") ? learned_scale(nystrom, given, model)
+                                                          : std::vector<LearnedParameter>();
         },
     .make = [](AttentionInput in) -> std::unique_ptr<AttentionOperator> {
         const Options options(nystrom, in.options);

@@ -115,7 +115,7 @@ void AttentionOperator::show_sample(const RowVisitor& visit) const {
     std::shared_ptr<const RowTotals> totals;
     if (std::optional<RowTotals> all = row_totals())
         totals = std::make_shared<const RowTotals>(std::move(*all));
-    Rng rng = Rng(0).fork("sampled rows");
+    Rng rng = rows_rng_.fork("sampled rows");
     for (Index part = 0; part < parts; ++part) {
         const Index from = part * blocks / parts, to = (part + 1) * blocks / parts;
         const Index first = block * (from + Index(rng.below(std::uint64_t(to - from))));

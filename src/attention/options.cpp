@@ -21,7 +21,10 @@ Options::Options(const AttentionEntry& entry, const AttentionOptions& given)
 }
 
 Rng Options::rng(const AttentionInput& input) const {
-    return input.rng.fork(std::uint64_t(count("seed")));
+    const Rng first = input.rng.fork(std::uint64_t(count("seed")));
+    const bool again = has(redraw_option) && count(redraw_option) > 0;
+    const Index draws = again ? input.update / count(redraw_option) : 0;
+    return draws > 0 ? first.fork(redraw_option).fork(std::uint64_t(draws)) : first;
 }
 
 Tensor parameter(const AttentionInput& input, std::string_view name) {

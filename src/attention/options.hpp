@@ -6,11 +6,15 @@
 /// Options of a variant.
 namespace tsdiag::variants {
 
+/// The option of variants that draw again in a training.
+inline constexpr std::string_view redraw_option = "redraw";
+
 /// The options of `entry`: as given, else their defaults.  Throws as `check_options`.
 class Options : public OptionValues {
   public:
     Options(const AttentionEntry& entry, const AttentionOptions& given);
-    /// The generator seeded by option `seed`.
+    /// The generator of what a variant draws, by its option `seed`; another one after every
+    /// `redraw` updates of a training, where it has that option and it is not 0.
     Rng rng(const AttentionInput& input) const;
 };
 

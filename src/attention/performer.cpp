@@ -36,6 +36,12 @@ constexpr std::array performer_options{
                     .most = 1,
                     .description = "added to the sum of key features in each denominator; "
                                    "performer-pytorch has 1e-6 if causal"},
+    AttentionOption{.name = redraw_option,
+                    .fallback = "1000",
+                    .numbers = true,
+                    .whole = true,
+                    .description = "updates of a training after which W is drawn again, "
+                                   "0: never; 1000 in performer-pytorch"},
     AttentionOption{.name = "seed",
                     .fallback = "0",
                     .numbers = true,

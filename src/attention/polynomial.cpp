@@ -18,7 +18,7 @@ const AttentionEntry polynomial = {
     .options = polynomial_options,
     .facts = {.negative_entries = Holds::sometimes, .channels = true, .windows = true},
     .learned = [](const AttentionOptions& given,
-                  Index tokens) { return learned_scale(polynomial, given, tokens); },
+                  const LearnedFor& model) { return learned_scale(polynomial, given, model); },
     .make =
         [](AttentionInput input) {
             require_fit(input);

@@ -39,17 +39,19 @@ Tensor power_scale(const AttentionEntry& entry, const Options& options, const At
                              in.q.type());
 }
 
-std::vector<LearnedNumber> learned_scale(const AttentionEntry& entry, const AttentionOptions& given,
-                                         Index tokens) {
+std::vector<LearnedParameter> learned_scale(const AttentionEntry& entry,
+                                            const AttentionOptions& given,
+                                            const LearnedFor& model) {
     const Options options(entry, given);
     if (!options.is("scale", "learned")) return {};
     if (const auto start = options.number("start")) return {{"scale", *start}};
-    if (tokens < 1)
+    if (!model.drawn) return {{"scale"}};
+    if (model.tokens < 1)
         throw UsageError(
             fmt::format("attention '{}': a learned scale starts at 1/sqrt(N), but the model "
                         "accepts any number of tokens N; pass start=NUMBER",
                         entry.name));
-    return {{"scale", 1 / std::sqrt(double(tokens))}};
+    return {{"scale", 1 / std::sqrt(double(model.tokens))}};
 }
 
 }  // namespace tsdiag::variants

@@ -42,7 +42,7 @@ Tensor power(const Tensor& s, Index p);
 /// `ShapeError` where there is not one of all heads or one of each.
 Tensor power_scale(const AttentionEntry& entry, const Options& options, const AttentionInput& in);
 /// `AttentionEntry::learned` of `entry`, whose options are these.
-std::vector<LearnedNumber> learned_scale(const AttentionEntry& entry, const AttentionOptions& given,
-                                         Index tokens);
+std::vector<LearnedParameter> learned_scale(const AttentionEntry& entry,
+                                            const AttentionOptions& given, const LearnedFor& model);
 
 }  // namespace tsdiag::variants

@@ -53,6 +53,12 @@ constexpr std::array reformer_options{
         .fallback = "0",
         .words = "0 1",
         .description = "1: a key seen in N rounds counts N times, as in later releases"},
+    AttentionOption{.name = redraw_option,
+                    .fallback = "1",
+                    .numbers = true,
+                    .whole = true,
+                    .description = "updates of a training after which R is drawn again, "
+                                   "0: never; 1 as in the released code"},
     AttentionOption{.name = "seed",
                     .fallback = "0",
                     .numbers = true,

@@ -57,8 +57,8 @@ const AttentionEntry sink = {
     .source = "[GPT-OSS]; [SINKS]",
     .options = sink_options,
     .learned =
-        [](const AttentionOptions& given, Index) {
-            return std::vector<LearnedNumber>{
+        [](const AttentionOptions& given, const LearnedFor&) {
+            return std::vector<LearnedParameter>{
                 {"sinks", Options(sink, given).number("start").value()}};
         },
     .make =

@@ -44,6 +44,13 @@ constexpr std::array skyformer_options{
                     .fallback = "original",
                     .words = "original exact",
                     .description = "start of the inverse: as in nystrom"},
+    AttentionOption{.name = redraw_option,
+                    .fallback = "1",
+                    .numbers = true,
+                    .whole = true,
+                    .description =
+                        "updates of a training after which the landmarks are drawn again, "
+                        "0: never; 1 as in the released code"},
     AttentionOption{.name = "seed",
                     .fallback = "0",
                     .numbers = true,

@@ -11,6 +11,9 @@
 #include "visible.hpp"
 
 namespace tsdiag::variants {
+
+extern const AttentionEntry transformer_ls;
+
 namespace {
 
 constexpr std::array transformer_ls_options{
@@ -46,14 +49,44 @@ constexpr std::array transformer_ls_options{
                     .fallback = "0",
                     .numbers = true,
                     .whole = true,
-                    .description = "seed of W, U(-1, 1) / sqrt(d) for each head"}};
+                    .description = "seed of W, U(-1, 1) / sqrt(d) for each head, if a model has "
+                                   "none"}};
+
+Index rank_of(const Options& options, bool causal) {
+    return options.number("rank") ? options.count("rank") : causal ? 1 : 32;
+}
+
+/// W of the heads of keys, one below the other, as a linear map of the layer's input.  Its bias
+/// would be one number of a row of T before the softmax: it cancels.
+std::vector<LearnedParameter> learned_projection(const AttentionOptions& given,
+                                                 const LearnedFor& model) {
+    const Index rank = rank_of(Options(transformer_ls, given), model.causal);
+    return {{.name = "projection",
+             .matrix = true,
+             .shape = {1, model.kv_heads * rank, model.width},
+             .law = Law::uniform,
+             .spread = 1 / std::sqrt(double(model.width))}};
+}
+
+/// X W of each head of keys, (h', n, r): of the parameter `projection`; empty: there is none.
+Tensor scores_of_input(const AttentionInput& in) {
+    const Tensor w = parameter(in, "projection");
+    if (!w.defined()) return {};
+    const Index h = in.k.batch() / in.samples;
+    if (!in.x.defined() || in.x.cols() != w.cols() || w.rows() % h != 0)
+        throw ShapeError(
+            fmt::format("attention 'transformer_ls': a projection ({}, {}) of an input of {} "
+                        "columns, expected ({} r, columns)",
+                        w.rows(), w.cols(), in.x.defined() ? in.x.cols() : 0, h));
+    return split_heads(matmul(in.x, w, Transpose::second), h);
+}
 
 /// W of each head of keys of a sample, (h', d, r): the parameter `proj`, or drawn.
 Tensor head_projections(const Options& options, const AttentionInput& in) {
     const Index h = in.k.batch() / in.samples, d = in.k.cols();
     Tensor given = parameter(in, "proj");
     if (!given.defined()) {
-        const Index r = options.number("rank") ? options.count("rank") : in.causal ? 1 : 32;
+        const Index r = rank_of(options, in.causal);
         return drawn_uniform(options.rng(in), h * d, r, 1 / std::sqrt(double(d)), in.q.backend(),
                              in.q.type())
             .reshape({h, d, r});
@@ -81,12 +114,9 @@ class LongShort final : public AttentionOperator {
         keys_ = norms ? normed(in_.k) : in_.k;
         look_around(options.number("segment") ? options.count("segment") : in_.causal ? 512 : 8);
         find_chunks(options.count("chunk"));
+        const Tensor scores = scores_of_input(in_);  // whose parameter has a derivative, if 0
         if (chunks_.empty()) return;
-        const Tensor w =
-            for_every_sample(transpose(head_projections(options, in_)), in_);  // (h', r, d)
-        rank_ = w.rows();
-        for (Chunk& c : chunks_)
-            c.weights = softmax_rows(matmul(w, part(in_.k, c), Transpose::second), {});
+        project(options, scores);
         const Tensor projected = projected_of(in_.k);  // (h', c r, d)
         projected_ = norms ? normed(projected) : projected;
     }
@@ -124,6 +154,21 @@ class LongShort final : public AttentionOperator {
     }
 
   private:
+    /// T of each chunk, from X W (h', n, r) where that is there.
+    void project(const Options& options, const Tensor& of_input) {
+        Tensor scores, w;  // (h', r, n) or (h', r, d)
+        if (of_input.defined())
+            scores = transpose(of_input);
+        else
+            w = for_every_sample(transpose(head_projections(options, in_)), in_);
+        rank_ = w.defined() ? w.rows() : scores.rows();
+        for (Chunk& c : chunks_)
+            c.weights =
+                softmax_rows(w.defined() ? matmul(w, part(in_.k, c), Transpose::second)
+                                         : contiguous(scores.col_range(c.first, c.last - c.first)),
+                             {});
+    }
+
     /// Rows of A on the keys [from, to) that cover all visible ones, and of B, which may be empty.
     std::pair<Tensor, Tensor> weights(Index first, Index count, Index from, Index to) const {
         const Index near = to - from, far = projected_.defined() ? projected_.rows() : 0;
@@ -230,17 +275,19 @@ class LongShort final : public AttentionOperator {
 
 }  // namespace
 
-extern const AttentionEntry transformer_ls;
 const AttentionEntry transformer_ls = {
     .name = "transformer_ls",
     .description =
         "P = A + B T, [A B] = softmax(scale q [LN(K) LN(T K)]^T) over the keys near a token and r "
-        "projected keys, T = softmax over tokens of (K W)^T; near: its segment of w positions and "
+        "projected keys, T = softmax over tokens of (X W)^T, X the input of the layer, or of (K "
+        "W)^T where a model "
+        "has no parameter `projection`; near: its segment of w positions and "
         "w/2 on either side; causal: the last w positions, and r projected keys of each chunk of l "
         "positions that lies wholly before; a bias is added to the logits of keys",
     .source = "[LS]",
     .options = transformer_ls_options,
     .facts = {.row_stochastic = Holds::always, .slope = Holds::never, .window = false},
+    .learned = learned_projection,
     .make = [](AttentionInput in) -> std::unique_ptr<AttentionOperator> {
         const Options options(transformer_ls, in.options);
         require_fit(in);

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "devil_training.hpp"
 #include "tsdiag/backend.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/intervals.hpp"
@@ -29,8 +30,8 @@ constexpr std::array all_models = {
     ArenaModel{"Skyformer", "skyformer,landmarks={f}", false, {64.70, 38.69, 82.06, 70.73, 40.77}},
     ArenaModel{"LS", "transformer_ls", false, {66.62, 40.30, 81.68, 69.98, 47.60}},
     ArenaModel{"cosFormer", "cosformer", false, {67.70, 36.50, 83.15, 71.96, 51.23}},
-    ArenaModel{"FLASH-quad", "flash_quad", false, {64.10, 42.20, 83.00, 63.28, 48.30}},
-    ArenaModel{"FLASH", "flash", false, {64.10, 38.70, 86.10, 70.25, 47.40}},
+    ArenaModel{"FLASH-quad", "gau", true, {64.10, 42.20, 83.00, 63.28, 48.30}},
+    ArenaModel{"FLASH", "flash,shift=0,group={b}", true, {64.10, 38.70, 86.10, 70.25, 47.40}},
     ArenaModel{
         "TransNormer T1", "transnormer1-mlm,block={b}", true, {66.90, 41.03, 83.11, 75.92, 51.60}},
     ArenaModel{
@@ -100,6 +101,9 @@ std::string arena_model_text(const ExperimentSetting& setting, const ArenaModel&
     const std::string keys =
         fmt::format(fmt::runtime(model.keys), fmt::arg("f", features), fmt::arg("b", block),
                     fmt::arg("u", std::max<Index>(1, std::llround(queries))));
+    if (is_gated_unit(keys))
+        return fmt::format("{},layers={},d={},tokens={}", keys,
+                           units_of_encoder(setting.count("layers")), setting.text("d"), tokens);
     const Index glu = setting.count("glu");
     // a width with two matrices that has as many weights as with three
     return fmt::format("{},layers={},d={},heads={},ffn={}{},tokens={}",

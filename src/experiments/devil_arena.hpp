@@ -28,7 +28,7 @@ struct ArenaModel {
     const char* label;
     const char* keys;  ///< attention, or the whole model where it is `own`; {f} and {b}: features
                        ///< and positions of a block, {u}: the factor of Informer
-    bool own;          ///< has GLU and an attention of its own
+    bool own;          ///< has GLU and an attention of its own, or gated attention units
     std::array<double, 5> scores;  ///< Table 6, per cent
 };
 std::span<const ArenaModel> arena_models();
@@ -38,7 +38,8 @@ std::span<const ArenaModel> arena_models();
 std::string arena_data(const ExperimentSetting& setting, const ArenaTask& task);
 
 /// The model for n tokens, without "random:", with the setting's layers, d, heads and glu.  A model
-/// without a gate has a feed-forward step of as many weights, half as wide again.
+/// without a gate has a feed-forward step of as many weights, half as wide again; one of gated
+/// attention units has twice the layers and no feed-forward step.
 std::string arena_model_text(const ExperimentSetting& setting, const ArenaModel& model,
                              Index tokens, Index features, Index block);
 
@@ -133,7 +134,8 @@ inline constexpr std::array arena_keys{
     key_arena_glu("42"),
     ExperimentKey{"features", "4", "16", "128",
                   "landmarks, projected tokens, random features, or queries kept"},
-    ExperimentKey{"block", "4", "8", "64", "tokens of a block of BigBird and TransNormer"},
+    ExperimentKey{"block", "4", "8", "64",
+                  "tokens of a block of BigBird and TransNormer, and of a group of FLASH"},
     ExperimentKey{"test", "4", "64", "2000", "held-out samples at the end"}};
 
 }  // namespace tsdiag::experiment_list

@@ -45,7 +45,8 @@ constexpr std::array keys{
     ExperimentKey{"d", "8", "32", "512", "width"},
     ExperimentKey{"heads", "2", "2", "8", "heads, a divisor of d"},
     key_few_tokens,
-    ExperimentKey{"block", "4", "8", "64", "tokens of a block of TransNormer"},
+    ExperimentKey{"block", "4", "8", "64",
+                  "tokens of a block of TransNormer and of a group of FLASH"},
     key_trials("4", "4")};
 
 RunResult measure(const ExperimentSetting& setting) {
@@ -137,8 +138,9 @@ extern const ExperimentEntry devil_table4 = {
         "whose losses do not give word perplexities, or a Markov chain of second order over 8 "
         "symbols. The paper's validation and test perplexities are both shown beside one loss on "
         "held-out samples (with --data, on the validation file): the test set is not used. All but "
-        "TransNormer use GPT-2's pre-norm block; the paper's FLASH has 10 layers of gated units, "
-        "here 6 layers with its attention. The settings of LS and the block size are not stated. "
+        "TransNormer and FLASH use GPT-2's pre-norm block; FLASH and FLASH-quad have 10 gated "
+        "attention units for 6 layers, as in the paper. The settings of LS, the block size and the "
+        "groups of FLASH are not stated: groups are as long as TransNormer's blocks. "
         "Quick scale has a small decoder and few updates.",
     .table =
         "test_loss_excess (final_test_loss less that of Vanilla of the same seed), final_loss, "

@@ -62,7 +62,8 @@ constexpr std::array keys{
     ExperimentKey{"d", "8", "32", "768", "width"},
     ExperimentKey{"heads", "2", "2", "12", "heads, a divisor of d"},
     key_few_tokens,
-    ExperimentKey{"block", "4", "8", "64", "tokens of a block of TransNormer"},
+    ExperimentKey{"block", "4", "8", "64",
+                  "tokens of a block of TransNormer and of a group of FLASH"},
     ExperimentKey{.name = "tasks",
                   .tiny = "mnli,mnli-mm,qnli,qqp,sst-2,mrpc,cola",
                   .quick = "mnli,mnli-mm,qnli,qqp,sst-2,mrpc,cola",
@@ -283,8 +284,10 @@ extern const ExperimentEntry devil_table5 = {
         "from the trained parameters with a new matrix on the mean of the last state. MNLI is "
         "tuned twice, matched and mismatched, each with its own best rate, although one tuned "
         "model could be scored on both. The paper does not state batch, schedule and warm-up: here "
-        "32, linear decay, none. FLASH is in BERT's block, with 12 layers of its attention for the "
-        "paper's 24 of gated units. Without --data the model is trained on a Markov chain of "
+        "32, linear decay, none. FLASH and FLASH-quad have two gated attention units for a layer, "
+        "as in "
+        "the paper; groups are as long as TransNormer's blocks. Without --data the model is "
+        "trained on a Markov chain of "
         "second order over 8 symbols, and the task is to distinguish its samples from those with "
         "errors at a fifth of the positions. Quick scale has small models and few updates.",
     .table =

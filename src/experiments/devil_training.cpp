@@ -20,12 +20,30 @@ TrainOptions devil_options(const ExperimentSetting& setting, std::string_view fa
     return options;
 }
 
+namespace {
+
+/// Layers and heads; of gated units, which have one head and no feed-forward step, 10 for 6 layers
+/// of a decoder and 24 for 12 of an encoder.  [DEVIL] 5.1
+std::string layers_of(const ExperimentSetting& setting, std::string_view family) {
+    const Index layers = setting.count("layers");
+    if (!is_gated_unit(family))
+        return fmt::format("layers={},heads={}", layers, setting.text("heads"));
+    const bool decoder = family.find("causal=1") != family.npos;
+    return fmt::format("layers={}", decoder ? (10 * layers + 3) / 6 : units_of_encoder(layers));
+}
+
+}  // namespace
+
+bool is_gated_unit(std::string_view keys) {
+    return keys.starts_with("flash") || keys.starts_with("gau");
+}
+
 TrainOptions devil_recipe(const ExperimentSetting& setting, std::string_view family,
                           const std::string& more) {
     TrainOptions options = train_options(
         setting,
-        fmt::format("random:{},layers={},d={},heads={},tokens={}{}", family, setting.text("layers"),
-                    setting.text("d"), setting.text("heads"), setting.text("tokens"), more),
+        fmt::format("random:{},{},d={},tokens={}{}", family, layers_of(setting, family),
+                    setting.text("d"), setting.text("tokens"), more),
         "markov:8");
     options.tokens = setting.count("tokens");
     options.dropout = setting.number("dropout");
@@ -45,16 +63,18 @@ Comparison over_base(const Numbers& numbers, const std::string& model, const std
 }
 
 std::string language_model(const ExperimentSetting& setting, std::string_view label, bool causal) {
-    constexpr std::array<std::pair<std::string_view, std::string_view>, 6> attentions = {
+    constexpr std::array<std::pair<std::string_view, std::string_view>, 4> attentions = {
         {{"Vanilla", "softmax"},
          {"LS", "transformer_ls"},
-         {"FLASH-quad", "flash_quad"},
-         {"FLASH", "flash"},
          {"1+elu", "linear"},
          {"Performer", "performer"}}};
     for (const auto& [name, attention] : attentions)
         if (name == label)
             return fmt::format("{},attention={}", causal ? "gpt2" : "bert-base", attention);
+    const std::string unit = causal ? ",causal=1" : "";
+    if (label == "FLASH")
+        return fmt::format("flash,shift=0,group={}{}", setting.text("block"), unit);
+    if (label == "FLASH-quad") return "gau" + unit;
     check(label == "TransNormer T1" || label == "TransNormer T2", "a model of Tables 4 and 5");
     return fmt::format("transnormer{}-{},block={}", label.back(), causal ? "lm" : "mlm",
                        setting.text("block"));

@@ -55,8 +55,13 @@ TrainOptions devil_recipe(const ExperimentSetting& setting, std::string_view fam
 /// "model over base" by test_loss_excess, by more than `margin`; `sign` -1: "base over model".
 Comparison over_base(const Numbers& numbers, const std::string& model, const std::string& base,
                      double sign, std::string says, double margin = 0);
+/// Whether a model consists of gated attention units: FLASH, or FLASH-quad, which is `gau`.
+bool is_gated_unit(std::string_view keys);
+/// Of an encoder of so many layers, in its place: twice as many.  [DEVIL] 5.1
+constexpr Index units_of_encoder(Index layers) { return 2 * layers; }
 /// The model of Tables 4 and 5 by its label there, as of devil_recipe: TransNormer with the
-/// setting's `block`, the others a GPT-2, or a BERT, with their attention.
+/// setting's `block`, FLASH with groups of as many tokens, the others a GPT-2, or a BERT, with
+/// their attention.
 std::string language_model(const ExperimentSetting& setting, std::string_view label, bool causal);
 
 /// A table of scores in per cent, and the paper's beside it.

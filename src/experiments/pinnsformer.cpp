@@ -43,7 +43,11 @@ Pinnsformer::Pinnsformer(PinnsformerSizes sizes) : sizes_(std::move(sizes)) {
             fmt::format("PINNsformer: heads={} do not divide d={}.", sizes_.heads, sizes_.d));
     const AttentionEntry& entry = attention(sizes_.attention);
     check_options(entry, sizes_.options);
-    if (entry.learned) learned_ = entry.learned(sizes_.options, 0);
+    if (entry.learned)
+        learned_ = entry.learned(sizes_.options, {.width = sizes_.d,
+                                                  .heads = sizes_.heads,
+                                                  .kv_heads = sizes_.heads,
+                                                  .head_dim = sizes_.d / sizes_.heads});
     add_linear("linear_emb", sizes_.d, 2);
     for (const std::string part : {"encoder", "decoder"}) {
         for (Index i = 0; i < sizes_.layers; ++i) add_layer(fmt::format("{}.layers.{}", part, i));
@@ -74,8 +78,8 @@ void Pinnsformer::add_layer(const std::string& name) {
     parameters_.emplace_back(name + ".attn.in_proj_weight", Shape{1, 3 * d, d});
     parameters_.emplace_back(name + ".attn.in_proj_bias", Shape{1, 1, 3 * d});
     add_linear(name + ".attn.out_proj", d, d);
-    for (const LearnedNumber& number : learned_)
-        parameters_.emplace_back(fmt::format("{}.attn.{}", name, number.name), Shape{1, 1, 1});
+    for (const LearnedParameter& learned : learned_)
+        parameters_.emplace_back(fmt::format("{}.attn.{}", name, learned.name), learned.shape);
     add_feed(name + ".ff.linear", d, sizes_.ffn, d);
     add_wave(name + ".act1");
     add_wave(name + ".act2");
@@ -91,6 +95,17 @@ std::vector<double> Pinnsformer::draw(const Rng& rng) const {
     std::vector<double> out;
     for (const auto& [name, shape] : parameters_) {
         const auto count = std::size_t(shape.count());
+        const auto learned = std::ranges::find_if(learned_, [&](const LearnedParameter& one) {
+            return name.ends_with(fmt::format("attn.{}", one.name));
+        });
+        if (learned != learned_.end() && learned->matrix) {
+            auto values = std::vector<double>(count);
+            learned->law == Law::uniform
+                ? rng.fork(name).fill_uniform(values, -learned->spread, learned->spread)
+                : rng.fork(name).fill_normal(values, 0, learned->spread);
+            out.insert(out.end(), values.begin(), values.end());
+            continue;
+        }
         if (name.ends_with("weight")) {
             const double bound = std::sqrt(6.0 / double(shape.rows + shape.cols));
             auto values = std::vector<double>(count);
@@ -99,8 +114,7 @@ std::vector<double> Pinnsformer::draw(const Rng& rng) const {
             continue;
         }
         double value = name.ends_with("in_proj_bias") ? 0 : name.ends_with("bias") ? 0.01 : 1;
-        for (const LearnedNumber& number : learned_)
-            if (name.ends_with(fmt::format("attn.{}", number.name))) value = number.start;
+        if (learned != learned_.end()) value = learned->start;
         out.insert(out.end(), count, value);
     }
     return out;
@@ -126,11 +140,12 @@ Tensor Pinnsformer::attend(const Parameters& with, const std::string& name, cons
         return split_heads(
             linear(x, third(weight, which), bias.col_range(which * sizes_.d, sizes_.d)), heads);
     };
-    AttentionInput input{.q = head(q, 0),
-                         .k = head(m, 1),
-                         .samples = samples,
-                         .scale = 1 / std::sqrt(double(sizes_.d / heads)),
-                         .options = sizes_.options};
+    AttentionInput input{
+        .q = head(q, 0),
+        .k = head(m, 1),
+        .samples = samples,
+        .scale = attention(sizes_.attention).unscaled ? 1 : 1 / std::sqrt(double(sizes_.d / heads)),
+        .options = sizes_.options};
     input.parameter = [&](std::string_view own) {
         const auto found = with.find(fmt::format("{}.{}", name, own));
         return found == with.end() ? Tensor() : found->second;

@@ -55,7 +55,7 @@ class Pinnsformer {
                   const Tensor& m) const;
 
     PinnsformerSizes sizes_;
-    std::vector<LearnedNumber> learned_;
+    std::vector<LearnedParameter> learned_;
     std::vector<std::pair<std::string, Shape>> parameters_;
 };
 

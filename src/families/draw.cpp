@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "learned.hpp"
 #include "reader.hpp"
@@ -209,6 +210,12 @@ void require_fitting_steps(const ModelSpec& spec) {
             throw UsageError(
                 fmt::format("attention={}+{}: {} takes one attention a layer, not two side by side",
                             a.variant, a.second->variant, spec.family));
+        if (a.second && attention(a.variant).unscaled != attention(a.second->variant).unscaled)
+            throw UsageError(
+                fmt::format("attention={}+{}: the logits of one are divided by the root of a "
+                            "head's width, those of the other are not; put them in layers of their "
+                            "own",
+                            a.variant, a.second->variant));
         if (a.windows.side > 0 && !attention(a.variant).facts.windows)
             throw UsageError(fmt::format(
                 "attention={} does not support windows of a grid; {} supports softmax or "
@@ -286,23 +293,38 @@ Draw normal_law(const Parameter& p, double deviation, Index padding) {
 
 namespace {
 
-/// Adds the numbers that attentions learn to the parameters; where each begins, by its name.
-std::map<std::string, double> add_learned(ModelSpec& spec) {
-    std::map<std::string, double> starts;
-    for (std::size_t l = 0; l < spec.blocks.size(); ++l) {
-        const Index side = spec.blocks[l].attention.windows.side;
-        const Index tokens = side > 0            ? side * side
-                             : spec.channels > 0 ? spec.patches()
-                                                 : spec.max_tokens;
-        for (const LearnedNumber& number : learned_by(spec, Index(l), tokens)) {
-            const std::string name(number.name);
+/// Adds what attentions learn to the parameters; the law of each by its name.
+std::map<std::string, Draw> add_learned(ModelSpec& spec) {
+    std::map<std::string, Draw> laws;
+    for (std::size_t l = 0; l < spec.blocks.size(); ++l)
+        for (const LearnedParameter& learned : learned_by(spec, Index(l), true)) {
+            const std::string name(learned.name);
             auto& own = spec.blocks[l].attention.own;
             if (std::ranges::find(own, name, &Parameter::name) != own.end()) continue;
-            own.push_back({name, {1, 1, 1}, true});
-            starts.emplace(fmt::format("layer.{}.attn.{}", l, name), number.start);
+            own.push_back({name, learned.shape, !learned.matrix});
+            const Draw::Law law = !learned.matrix                       ? Draw::Law::constant
+                                  : learned.law == tsdiag::Law::uniform ? Draw::Law::uniform
+                                                                        : Draw::Law::normal;
+            laws.emplace(fmt::format("layer.{}.attn.{}", l, name),
+                         Draw{law, learned.matrix ? learned.spread : learned.start, -1});
         }
+    return laws;
+}
+
+/// ", learned attention scale 0.25", each name once.
+std::string laws_in_words(const std::map<std::string, Draw>& laws) {
+    std::string out;
+    std::set<std::string> said;
+    for (const auto& [name, draw] : laws) {
+        const std::string own = name.substr(name.rfind('.') + 1);
+        if (!said.insert(own).second) continue;
+        const std::string law = draw.law == Draw::Law::constant ? fmt::format("{:.6g}", draw.spread)
+                                : draw.law == Draw::Law::uniform
+                                    ? fmt::format("U(-{0:.6g}, {0:.6g})", draw.spread)
+                                    : fmt::format("N(0, {:.6g}^2)", draw.spread);
+        out += fmt::format(", learned attention {} {}", own, law);
     }
-    return starts;
+    return out;
 }
 
 }  // namespace
@@ -313,14 +335,16 @@ RandomModel drawn(ModelSpec spec, const Law& law, std::string_view how) {
     for (const BlockSpec& b : spec.blocks) check_steps(b);
     RandomModel out;
     const Deescalation deesc = spec.blocks.front().deesc;
-    std::map<std::string, double> starts = add_learned(spec);
-    std::string also;
-    if (!starts.empty())
-        also = fmt::format(", learned attention scale {:.6g}", starts.begin()->second);
+    for (BlockSpec& b : spec.blocks)
+        if (attention(b.attention.variant).unscaled) b.attention.scale = 1;
+    std::map<std::string, Draw> laws = add_learned(spec);
+    std::string also = laws_in_words(laws);
     if (deesc.learned) also += fmt::format(", tau of de-escalation {:.6g}", deesc.tau);
     for (Parameter& p : parameters(spec)) {
-        if (const auto found = starts.find(p.name); found != starts.end()) p.start = found->second;
-        const Draw draw = p.start ? Draw{Draw::Law::constant, *p.start} : law(p);
+        const auto own = laws.find(p.name);
+        const Draw draw = own != laws.end() ? own->second
+                          : p.start         ? Draw{Draw::Law::constant, *p.start}
+                                            : law(p);
         out.tensors.push_back({std::move(p.name), p.shape, draw});
     }
     spec.trained = false;

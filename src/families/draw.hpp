@@ -94,8 +94,9 @@ ModelSpec token_model(std::string_view family, const Sizes& sizes, const BlockSp
 using Law = std::function<Draw(const Parameter&)>;
 /// Biases 0, norms 1 and 0, all else N(0, deviation^2); row `padding` of the token embedding is 0.
 Draw normal_law(const Parameter& parameter, double deviation, Index padding = -1);
-/// A learned tau of de-escalation is initialised to the layer's, numbers that attentions learn to
-/// where they begin (`AttentionEntry::learned`).  `how`: the laws in words, for the user.
+/// A learned tau of de-escalation is initialised to the layer's, what attentions learn as they say
+/// (`AttentionEntry::learned`); logits of an unscaled attention have the scale 1.  `how`: the laws
+/// in words, for the user.
 RandomModel drawn(ModelSpec spec, const Law& law, std::string_view how);
 
 }  // namespace tsdiag::families

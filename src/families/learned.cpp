@@ -3,16 +3,33 @@
 #include <algorithm>
 
 namespace tsdiag::families {
+namespace {
 
-std::vector<LearnedNumber> learned_by(const ModelSpec& spec, Index layer, Index tokens) {
-    std::vector<LearnedNumber> out;
+/// N: of windows the patches of one, else those of an image, or the tokens of the longest input.
+Index longest_input(const ModelSpec& spec, const AttentionSpec& a) {
+    const Index side = a.windows.side;
+    return side > 0 ? side * side : spec.channels > 0 ? spec.patches() : spec.max_tokens;
+}
+
+}  // namespace
+
+std::vector<LearnedParameter> learned_by(const ModelSpec& spec, Index layer, bool drawn) {
+    std::vector<LearnedParameter> out;
     for (std::size_t l = 0; l < spec.blocks.size(); ++l) {
         const BlockSpec& b = spec.blocks[l];
-        const AttentionEntry& entry = attention(b.attention.variant);
+        const AttentionSpec& a = b.attention;
+        const AttentionEntry& entry = attention(a.variant);
         if ((b.shares < 0 ? Index(l) : b.shares) != layer || entry.learned == nullptr) continue;
-        for (const LearnedNumber& number : entry.learned(b.attention.options, tokens))
-            if (std::ranges::find(out, number.name, &LearnedNumber::name) == out.end())
-                out.push_back(number);
+        const LearnedFor model{.tokens = longest_input(spec, a),
+                               .width = spec.width_of(Index(l)),
+                               .heads = a.heads,
+                               .kv_heads = a.kv_heads,
+                               .head_dim = a.head_dim,
+                               .causal = a.causal,
+                               .drawn = drawn};
+        for (const LearnedParameter& learned : entry.learned(a.options, model))
+            if (std::ranges::find(out, learned.name, &LearnedParameter::name) == out.end())
+                out.push_back(learned);
     }
     return out;
 }

@@ -71,11 +71,11 @@ void take_part(const NamePair& pair, const Parameter& p, const ModelSpec& spec, 
 
 std::string_view last_word(std::string_view stem) { return stem.substr(stem.rfind('.') + 1); }
 
-/// Whether it is a number that the layer's attention learns.
+/// Whether the layer's attention learns it.
 bool is_learned(const ModelSpec& spec, const Canonical& c) {
     if (!c.stem.starts_with("layer.*.attn.")) return false;
-    const std::vector<LearnedNumber> known = learned_by(spec, c.layer);
-    return std::ranges::find(known, last_word(c.stem), &LearnedNumber::name) != known.end();
+    const std::vector<LearnedParameter> known = learned_by(spec, c.layer, false);
+    return std::ranges::find(known, last_word(c.stem), &LearnedParameter::name) != known.end();
 }
 
 }  // namespace

@@ -87,7 +87,7 @@ class Reader {
     void check_told_sizes() const;
     void warn_of_assumptions();
     void apply_own_keys();
-    void add_learned_numbers(Names& names);
+    void add_learned(Names& names);
     void add_step_parameters(Names& names);
     void read_steps(const std::string& text, BlockSpec& block) const;
     void require_known_keys(const Json& said) const;

@@ -321,24 +321,30 @@ void Reader::apply_own_keys() {
     if (options_.memory_tokens > 0) spec.memory_tokens = options_.memory_tokens;
 }
 
-/// Those that the attention of the configuration learns, beside the queries.
-void Reader::add_learned_numbers(Names& names) {
+/// What the attention of the configuration learns, beside the queries.
+void Reader::add_learned(Names& names) {
     for (std::size_t l = 0; l < spec.blocks.size(); ++l)
-        for (const LearnedNumber& number : learned_by(spec, Index(l))) {
+        for (const LearnedParameter& learned : learned_by(spec, Index(l), false)) {
             AttentionSpec& a = spec.blocks[l].attention;
-            if (std::ranges::find(a.own, number.name, &Parameter::name) != a.own.end()) continue;
+            if (std::ranges::find(a.own, learned.name, &Parameter::name) != a.own.end()) continue;
+            if (a.gated_unit) continue;  // which its family reads
             const auto query = std::ranges::find(names, fmt::format("layer.{}.attn.q.weight", l),
                                                  &std::pair<std::string, TensorSource>::first);
             if (query == names.end())
-                refuse(fmt::format("layer {} has a learned {}, but no queries", l, number.name));
+                refuse(fmt::format("layer {} has a learned {}, but no queries", l, learned.name));
             TensorSource source;
-            source.file_name = beside_queries(query->second.file_name, number.name);
+            source.file_name = beside_queries(query->second.file_name, learned.name);
+            if (learned.matrix) {
+                a.own.push_back({std::string(learned.name), learned.shape});
+                names.emplace_back(fmt::format("layer.{}.attn.{}", l, learned.name), source);
+                continue;
+            }
             const Index count = has(source.file_name) ? extent(source.file_name, 0) : 1;
             if (count != 1 && count != a.heads)
                 refuse(fmt::format("tensor '{}' has {} numbers, expected 1 or {}",
                                    prefix() + source.file_name, count, a.heads));
-            a.own.push_back({std::string(number.name), {1, 1, count}, true});
-            names.emplace_back(fmt::format("layer.{}.attn.{}", l, number.name), std::move(source));
+            a.own.push_back({std::string(learned.name), {1, 1, count}, true});
+            names.emplace_back(fmt::format("layer.{}.attn.{}", l, learned.name), std::move(source));
         }
 }
 
@@ -360,7 +366,9 @@ void Reader::add_step_parameters(Names& names) {
 
 Architecture Reader::finish(Names names, Words unused, Words own) {
     apply_own_keys();
-    add_learned_numbers(names);
+    for (BlockSpec& b : spec.blocks)
+        if (attention(b.attention.variant).unscaled) b.attention.scale = 1;
+    add_learned(names);
     add_step_parameters(names);
     require_place_to_deescalate(spec);
     require_fitting_steps(spec);

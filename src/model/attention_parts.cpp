@@ -197,6 +197,7 @@ AttentionParts attention_parts(const AttentionSpec& a, const AttentionWeights& w
     input.window = a.window;
     if (!a.channels) input.position = batch.position;
     input.samples = batch.x.batch();
+    input.x = out.x;
     input.options = a.options;
     input.parameter = [own = w.own, q = w.q, k = w.k](std::string_view name) {
         if (const auto at = own.find(name); at != own.end()) return at->second();

@@ -30,8 +30,8 @@ Tensor TrackedWeights::rows(std::string_view name, std::span<const Index> rows) 
 }
 
 bool constant_in_sweep(std::string_view name) {
-    return name.ends_with(".lrpe.theta") || name.ends_with(".rel_pos_bias") ||
-           name.ends_with(".norm.mean") || name.ends_with(".norm.variance");
+    return name.ends_with(".lrpe.theta") || name.ends_with(".norm.mean") ||
+           name.ends_with(".norm.variance");
 }
 
 namespace {
@@ -50,7 +50,7 @@ std::unique_ptr<AttentionOperator> detach(AttentionTape& tape, const BlockSpec& 
         *t = t->detached();
     const auto made = [&](std::size_t side, const std::string& variant) {
         AttentionInput input = tape.inputs[side];
-        for (Tensor* t : {&input.q, &input.k, &input.q2, &input.k2, &input.windows.bias})
+        for (Tensor* t : {&input.q, &input.k, &input.q2, &input.k2, &input.x, &input.windows.bias})
             *t = t->detached();
         input.parameter = [own = std::move(input.parameter)](std::string_view name) {
             return own ? own(name).detached() : Tensor();
@@ -101,6 +101,7 @@ class Sweep {
                 LayerRun run{.layer = l, .block = block, .weights = weights};
                 run.memory = settings_.memory;
                 run.allow_nonfinite = settings_.allow_nonfinite;
+                run.rng = settings_.rng;
                 back(run, tracked, states[s]);
                 if (l == 0) finish(inputs[s], states[s]);
                 if (observed(l)) observer_.end_sample(first + Index(s));
@@ -128,6 +129,7 @@ class Sweep {
         LayerRun run{.layer = l, .block = spec_.blocks[std::size_t(l)], .weights = weights};
         run.memory = settings_.memory;
         run.allow_nonfinite = settings_.allow_nonfinite;
+        run.rng = settings_.rng;
         for (SweepState& state : states) {
             state.inputs.push_back(state.sample);
             Tensor memory = next_memory(run, state.sample);

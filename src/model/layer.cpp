@@ -58,9 +58,9 @@ Tensor of_sample(const Tensor& x, Index sample, Index samples) {
 /// The attention inputs of one sample.
 AttentionParts of_sample(const AttentionParts& all, Index sample, Index samples) {
     AttentionParts one = all;
-    for (Tensor* t :
-         {&one.input.q, &one.input.k, &one.input.q2, &one.input.k2, &one.v, &one.projections.q,
-          &one.projections.k, &one.projections.q_raw, &one.projections.k_raw, &one.x})
+    for (Tensor* t : {&one.input.q, &one.input.k, &one.input.q2, &one.input.k2, &one.input.x,
+                      &one.v, &one.projections.q, &one.projections.k, &one.projections.q_raw,
+                      &one.projections.k_raw, &one.x})
         *t = of_sample(*t, sample, samples);
     one.input.samples = 1;
     return one;
@@ -349,9 +349,8 @@ class LayerPass final : public StepRun {
                                  w_.attention.relative};
                 input.position = {};
             }
-            input.rng = Rng(0)
-                            .fork("attention")
-                            .fork(std::uint64_t(b_.shares < 0 ? run_.layer : b_.shares));
+            input.rng = attention_rng();
+            input.update = run_.update;
         }
         // On the CPU samples are bitwise independent, unless a derivative is taken.
         const Tensor& v = groups.front().v;
@@ -376,6 +375,12 @@ class LayerPass final : public StepRun {
         if (const Tensor& gate = groups.front().gate; gate.defined())
             branch = multiply(branch, gate);
         return branch;
+    }
+
+    /// The source of what the attention draws: layers that share their parameters share it.
+    Rng attention_rng() const {
+        return run_.rng.fork("attention")
+            .fork(std::uint64_t(b_.shares < 0 ? run_.layer : b_.shares));
     }
 
     /// Fills the tape, of one sample, and returns the outputs as parts of its O.
@@ -458,6 +463,7 @@ class LayerPass final : public StepRun {
         const double count = double(observed);
         const bool keep = kept && op->bytes() <= count * map_memory();
         op->keep_rows(keep);
+        op->sample_rows_from(attention_rng());
         const double rest = run_.memory == 0
                                 ? std::numeric_limits<double>::infinity()
                                 : count * double(run_.memory) - (keep ? op->bytes() : 0);
@@ -557,6 +563,8 @@ Tensor next_memory(const LayerRun& run, const Batch& batch) {
     LayerRun silent{.layer = run.layer, .block = run.block, .weights = run.weights};
     silent.memory = run.memory;
     silent.allow_nonfinite = run.allow_nonfinite;
+    silent.rng = run.rng;
+    silent.update = run.update;
     return apply_layer(silent, before).detached();
 }
 

@@ -100,6 +100,8 @@ struct LayerRun {
     Index memory = 0;
     bool allow_nonfinite = false;
     const Team* team = nullptr;  ///< shares the rows of P
+    Rng rng{0};                  ///< source of what attentions draw
+    Index update = 0;            ///< AttentionInput::update
 };
 /// The layer's output, behind its merging of patches where it has one.  Emits each sample's stages
 /// in order, then its attention.

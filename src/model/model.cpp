@@ -84,6 +84,7 @@ void Model::run(std::span<const Input> inputs, Observer& observer,
                 run.a2 = model::branch_gain(block, weights);
             run.memory = settings.memory;
             run.team = settings.team;
+            run.rng = settings.rng;
             run.allow_nonfinite = settings.allow_nonfinite;
             for (auto& [batch, first_sample] : parts) {
                 const Index count = batch.x.batch();

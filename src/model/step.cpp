@@ -61,6 +61,19 @@ Index fitting_tokens(const ModelSpec& spec, Index most) {
     return step > longest ? longest : longest / step * step;
 }
 
+std::vector<std::string> remarks_on_attention(const ModelSpec& spec, Index tokens) {
+    std::vector<std::string> said, out;
+    for (std::size_t l = 0; l < spec.blocks.size(); ++l) {
+        const AttentionSpec& a = spec.blocks[l].attention;
+        const AttentionEntry& entry = attention(a.variant);
+        std::string remark = entry.remark ? entry.remark(a.options, tokens) : std::string();
+        if (remark.empty() || std::ranges::find(said, remark) != said.end()) continue;
+        out.push_back(fmt::format("attention '{}' of layer {}: {}", a.variant, l, remark));
+        said.push_back(std::move(remark));
+    }
+    return out;
+}
+
 Index tokens_of(const ModelSpec& spec, const Input& input) {
     return std::max<Index>({1, std::ssize(input.ids),
                             input.hidden.defined() ? input.hidden.rows() : 0,
@@ -106,6 +119,8 @@ StepResult Model::step(std::span<const Input> inputs, std::span<const Loss> loss
             model::LayerRun run{
                 .layer = l, .block = spec_.blocks[std::size_t(l)], .weights = parameters};
             run.finite = &finite;
+            run.rng = settings.attention_rng;
+            run.update = settings.update;
             if (drops)
                 run.dropout = [&](const Tensor& branch, std::string_view stage) {
                     return dropped(branch, [&](const Rng& rng) {
@@ -115,7 +130,11 @@ StepResult Model::step(std::span<const Input> inputs, std::span<const Loss> loss
             Tensor memory;
             if (batch.memory.defined()) {
                 const model::LayerWeights constant = model::load_layer(*weights_, spec_, l);
-                memory = model::next_memory({.layer = l, .block = run.block, .weights = constant},
+                memory = model::next_memory({.layer = l,
+                                             .block = run.block,
+                                             .weights = constant,
+                                             .rng = run.rng,
+                                             .update = run.update},
                                             batch);
             }
             Tensor y = model::apply_layer(run, batch);

@@ -121,6 +121,7 @@ std::vector<std::string> InputSource::warnings() const {
     std::vector<std::string> out;
     if (!assumption_.empty()) out.push_back(assumption_);
     if (!unprocessed_.empty()) out.push_back(unprocessed_);
+    for (std::string& line : remarks_on_attention(spec_, tokens_)) out.push_back(std::move(line));
     const bool within = tokens_ <= spec_.max_tokens || spec_.max_tokens == 0;
     if (within || spec_.hard_limit() > 0 || spec_.blocks.front().attention.rotary.columns == 0)
         return out;

@@ -246,7 +246,9 @@ class Training {
         try {
             each_group(options_.batch, [&](Index first, Index count) -> std::function<void()> {
                 Examples some;
-                StepSettings settings{.dropout = options_.dropout};
+                StepSettings settings{.dropout = options_.dropout,
+                                      .attention_rng = weights_rng(options_.seed, 0),
+                                      .update = step - 1};
                 for (Index b = first; b < first + count; ++b) {
                     some.add(complete(
                         data_->training(fit_, rng_.fork("data"), (step - 1) * options_.batch + b)));
@@ -366,6 +368,7 @@ class Training {
         }
         RunOptions run;
         run.probes = options_.probes;
+        run.seed = options_.seed;
         StepSink sink(result_.table, step);
         measure(model, inputs, losses, run, backend_, weight_type, sink);
         folder_.add(result_.table);
@@ -380,8 +383,11 @@ class Training {
         each_group(count, [&](Index first, Index some) -> std::function<void()> {
             Examples examples;
             for (Index i = first; i < first + some; ++i) examples.add(held_out(i));
-            const StepResult found =
-                model.step(examples.inputs, examples.losses, {.gradients = false, .hits = true});
+            const StepResult found = model.step(examples.inputs, examples.losses,
+                                                {.gradients = false,
+                                                 .hits = true,
+                                                 .attention_rng = weights_rng(options_.seed, 0),
+                                                 .update = step});
             std::vector<Index> labels;
             const std::size_t step_of_labels = data_->pairs() ? 2 : 1;
             for (std::size_t i = 0; data_->classes() > 0 && i < examples.losses.size();
@@ -420,6 +426,7 @@ class Training {
             choices > 0)
             result_.run.set("choices", choices);
         for (const std::string& line : spec_.warnings) warn(line);
+        for (const std::string& line : remarks_on_attention(spec_, fit_.tokens)) warn(line);
     }
 
     /// Runs one sample forward and backward and resolves the probes, so that errors are found

@@ -67,6 +67,30 @@ TEST(Softmax, InChunksSeesItsOwnAlone) {
     EXPECT_THROW(attention("softmax").make(input({{"chunk", "2.5"}})), UsageError);
 }
 
+/// E and F of each head, one below the other, are those of a Linformer of that head alone.
+TEST(Linformer, MayHaveProjectionsOfEachHead) {
+    constexpr Index length = 4, longest = n + 3;
+    const Tensor e = test::gaussian({1, heads * longest, length}, Type::f64, 31),
+                 f = test::gaussian({1, heads * longest, length}, Type::f64, 32);
+    const auto made = [&](AttentionInput in, const Tensor& own_e, const Tensor& own_f) {
+        in.parameter = [=](std::string_view name) {
+            return name == "proj_k" ? own_e : name == "proj_v" ? own_f : Tensor();
+        };
+        return attention("linformer").make(in);
+    };
+    const AttentionInput in = input({{"per_head", "1"}});
+    const auto all = made(in, e, f);
+    for (Index k = 0; k < heads; ++k) {
+        AttentionInput one = input();
+        one.q = in.q.batch_range(k, 1);
+        one.k = in.k.batch_range(k * in.k.batch() / heads, 1);
+        ASSERT_EQ(in.k.batch(), heads);
+        const auto alone =
+            made(one, e.row_range(k * longest, longest), f.row_range(k * longest, longest));
+        EXPECT_TENSOR_NEAR(all->matrix().batch_range(k, 1), alone->matrix(), rounding(50));
+    }
+}
+
 TEST(Nystrom, OfAllTokensIsTheSoftmaxOrTheFormula) {
     const auto made = [](AttentionOptions options) {
         return attention("nystrom").make(input(std::move(options)));

@@ -162,6 +162,11 @@ TEST(Factors, OfALongHeadShowASampleOfRows) {
         const Tensor y = op->apply(v, 64, note(seen));
         op->apply(v, 1000, note(again));
         EXPECT_EQ(seen, again);  // independent of the row blocks
+        std::vector<Index> others;
+        op->sample_rows_from(Rng(1));
+        op->apply(v, 64, note(others));
+        EXPECT_NE(seen, others);  // other trials see other rows
+        op->sample_rows_from(Rng(0));
         EXPECT_GE(seen.size(), 500U);
         EXPECT_LE(seen.size(), 512U);
         EXPECT_TRUE(std::ranges::is_sorted(seen));

@@ -54,10 +54,10 @@ TEST(AttentionOptions, AreCheckedByNameAndValue) {
     EXPECT_THROW(check_options(attention("softmax"), {{"p", "3"}}), UsageError);
 }
 
-TEST(LearnedNumbers, BeginWhereTheOptionsSay) {
+TEST(LearnedParameters, BeginWhereTheOptionsSay) {
     const auto starts = [](const char* name, const AttentionOptions& options, Index tokens) {
         std::vector<std::pair<std::string, double>> out;
-        for (const LearnedNumber& n : attention(name).learned(options, tokens))
+        for (const LearnedParameter& n : attention(name).learned(options, {.tokens = tokens}))
             out.emplace_back(n.name, n.start);
         return out;
     };

@@ -237,7 +237,7 @@ TEST(Prefixes, HideNoPartOfAStack) {
         const char* family;
         std::vector<std::string> parts;
     } stacks[] = {{"gau",
-                   {"mine.layers.0.rel_pos_bias.relative_attention_bias.weight",
+                   {"mine.layers.1.rel_pos_bias.relative_attention_bias.weight",
                     "mine.rel_pos_bias.relative_attention_bias.weight",
                     "rel_pos_bias.relative_attention_bias.weight", "mine.layers.1.norm.extra"}},
                   {"nystrom-attention",

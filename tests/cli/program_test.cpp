@@ -250,6 +250,52 @@ TEST(Probe, WritesTablesAndSaysWhatWasRun) {
                            "note,of,unit\n"));
 }
 
+/// The quadratic part of FLASH divides by the length of a group: where it is longer than the
+/// sample, P would be next to nothing.
+TEST(Probe, AFlashThatIsDrawnHasAttentionAndSaysWhereAGroupIsTooLong) {
+    TemporaryDirectory folder;
+    const std::string model = "random:bert-base,layers=1,d=16,heads=2,vocab=50,tokens=8,attention=";
+    for (const std::string variant : {"flash", "flash_quad"}) {
+        const Finished found = tsdiag(folder, probe_words(model + variant, {"--force"}));
+        ASSERT_EQ(found.code, 0) << found.err;
+        EXPECT_THAT(found.out, Not(HasSubstr("a group of")));
+        const std::string table = read_file(folder / "out/metrics.csv");
+        const std::regex norm("attn,0,,attn_fro,([^,]*)");
+        std::smatch at;
+        ASSERT_TRUE(std::regex_search(table, at, norm)) << table;
+        EXPECT_GT(std::stod(at[1]), 0.01) << variant;
+    }
+    const std::string all = tsdiag(folder, probe_words(model + "flash,group=256", {"--force"})).out;
+    EXPECT_THAT(std::regex_replace(all, std::regex("\\s+"), " "),
+                HasSubstr("attention 'flash' of layer 0: a group of 256 positions is longer than a "
+                          "sample of 8 tokens: S/256 in the quadratic part of P is 32 times "
+                          "smaller"));
+}
+
+/// Of a checkpoint and one input, the seed of the run decides what its attention draws.
+TEST(Probe, TheSeedDecidesWhatAnAttentionDraws) {
+    TemporaryDirectory folder;
+    std::ofstream(folder / "ids.txt") << "3 1 4 1 5 9 2 6\n";
+    const auto table = [&](const std::string& attention, const char* seed) {
+        const std::string model = "random:bert-base,layers=1,d=16,heads=2,vocab=50,tokens=8";
+        EXPECT_EQ(
+            tsdiag(folder, {"init", model + ",attention=" + attention, "-o", "model", "--force"})
+                .code,
+            0);
+        const Finished found =
+            tsdiag(folder, probe_words("model", {"--force", "--seed", seed, "--input",
+                                                 "ids:ids.txt", "--probes", "core"}));
+        EXPECT_EQ(found.code, 0) << found.err;
+        return read_file(folder / "out/metrics.csv");
+    };
+    for (const char* attention : {"performer,features=3", "reformer,chunk=2,rounds=1",
+                                  "bigbird,block=1,random=1,global=0,neighbours=0"}) {
+        EXPECT_EQ(table(attention, "1"), table(attention, "1")) << attention;
+        EXPECT_NE(table(attention, "1"), table(attention, "2")) << attention;
+    }
+    EXPECT_EQ(table("softmax", "1"), table("softmax", "2"));
+}
+
 TEST(Probe, TheSameSeedGivesTheSameFiles) {
     TemporaryDirectory folder;
     for (const char* kept : {"first", "second"}) {

@@ -260,10 +260,29 @@ TEST(Differentiate, AgreesWithDifferencesForFamilies) {
           "llama-7b,vocab=9,tokens=8", "minicpm-2b,vocab=9,tokens=8",
           "llama-7b,vocab=9,tokens=8,attention=sink",
           "gpt2,vocab=9,tokens=8,attention=polynomial,scale=learned",
+          "gpt2,vocab=9,tokens=8,attention=flash,group=3",
+          "bert-base,vocab=9,tokens=8,attention=linformer,length=3",
+          "bert-base,vocab=9,tokens=8,attention=linformer,length=3,per_head=1,shared=1",
+          "bert-base,vocab=9,tokens=8,attention=transformer_ls,segment=2,rank=2",
+          "gpt2,vocab=9,tokens=8,attention=transformer_ls,segment=2,rank=2,chunk=2",
+          "bert-base,vocab=9,tokens=8,attention=flash_quad",
           "transformer-xl,vocab=9,act=gelu,placement=pre,clamp=2",
           "transformer-xl,vocab=9,act=gelu,deesc=0.7,deesc_at=ffn,deesc_mean=past"}) {
         SCOPED_TRACE(text);
         const RandomModel drawn = random_model(text + tiny);
+        Input input;
+        input.ids = {1, 5, 2, 8, 2};
+        expect_differences(drawn.spec, random_weights(drawn, Rng(1), cpu(), Type::f64), input,
+                           {.kind = Loss::Kind::tokens, .rows = {0, 2, 3}, .targets = {5, 0, 2}});
+    }
+}
+
+/// Gated attention units, with the relative bias that all tokens of a group share.
+TEST(Differentiate, AgreesWithDifferencesForGatedUnits) {
+    for (const std::string text :
+         {"flash,group=3", "flash,group=2,causal=1", "gau", "gau,causal=1"}) {
+        SCOPED_TRACE(text);
+        const RandomModel drawn = random_model(text + ",layers=2,d=8,ffn=12,vocab=9");
         Input input;
         input.ids = {1, 5, 2, 8, 2};
         expect_differences(drawn.spec, random_weights(drawn, Rng(1), cpu(), Type::f64), input,

@@ -177,6 +177,34 @@ TEST(RandomModel, KeepsALearnedScaleWhereItsLayerHasItsParameters) {
     EXPECT_FALSE(w->has("layer.1.attn.scale"));
 }
 
+/// One definition of FLASH: the logits are q k^T, and what a file of it has is drawn.
+TEST(RandomModel, OfFlashHasItsUnitsAndNoLongerGroupsThanItsInputs) {
+    for (const std::string name : {"flash", "gau"}) {
+        const RandomModel drawn = random_model(name + ",layers=2,d=16,tokens=12,vocab=40");
+        const AttentionSpec& a = drawn.spec.blocks[1].attention;
+        EXPECT_TRUE(a.gated_unit);
+        EXPECT_EQ(a.scale, 1);
+        EXPECT_EQ(a.heads, 1);
+        EXPECT_EQ(a.value_dim, 32);
+        EXPECT_EQ(drawn.spec.blocks[1].ffn.width, 0);
+        const auto w = weights_of(name + ",layers=2,d=16,tokens=12,vocab=40");
+        expect_variance(*w, "layer.1.attn.offset.gamma", 4e-4);
+        expect_variance(*w, "layer.1.attn.rel_pos_bias", 1);
+        expect_variance(*w, "layer.1.attn.gate.weight", 1.0 / (3 * 16));
+        expect_variance(*w, "layer.1.attn.o.weight", 1.0 / (3 * 32));
+    }
+    const auto group = [](const std::string& keys) {
+        return random_model("flash,d=16" + keys).spec.blocks[0].attention.options.at("group");
+    };
+    EXPECT_EQ(group(",tokens=12"), "12");
+    EXPECT_EQ(group(",tokens=1024"), "256");
+    EXPECT_EQ(group(",tokens=12,group=5"), "5");
+    EXPECT_THAT(thrown<UsageError>([] { random_model("flash,d=16,heads=2"); }),
+                HasSubstr("one head"));
+    EXPECT_THAT(thrown<UsageError>([] { random_model("gau,d=16,attention=softmax"); }),
+                HasSubstr("expected flash_quad"));
+}
+
 TEST(RandomWeights, OfGpt2HaveSmallerResidualProjections) {
     const auto w = weights_of("gpt2,layers=8,d=96,heads=4,vocab=50");
     expect_variance(*w, "layer.7.attn.q.weight", 4e-4);
@@ -236,6 +264,8 @@ class EveryRandomModel : public testing::TestWithParam<std::string> {
     static std::string small(const std::string& name) {
         if (name.starts_with("swin"))
             return name + ",depths=1-1,d=16,heads=4,ffn=24,image=8,window=2,patch=4";
+        if (name == "flash" || name == "gau")  // of one head
+            return name + ",layers=2,d=16,ffn=24,tokens=12,vocab=40";
         std::string text = name + ",layers=2,d=16,heads=4,ffn=24";
         if (name.find("-norm") != std::string::npos) return text;
         const bool image =
@@ -372,13 +402,70 @@ TEST_P(EveryRandomModel, IsReadBackWithoutAClassToken) {
 }
 
 TEST_P(EveryRandomModel, IsReadBackWithALearnedScale) {
-    for (const char* own : {"transnormer", "transformer-xl", "mpnet", "deberta", "gpt-oss"})
+    for (const char* own :
+         {"transnormer", "transformer-xl", "mpnet", "deberta", "gpt-oss", "flash", "gau"})
         if (GetParam().starts_with(own)) GTEST_SKIP() << "has attentions of its own";
     if (GetParam().find("relative-key") != std::string::npos)
         GTEST_SKIP() << "has attentions of its own";
     expect_read_back(small(GetParam()) + ",attention=polynomial,scale=learned,start=0.3",
                      "scaled-" + GetParam(),
                      [](const ModelSpec& s) { return input_of(s, Type::f32); });
+}
+
+/// In any block: its logits are not divided by sqrt(d), and it has a relative bias.
+TEST(RandomModel, WithFlashHasUnscaledLogitsAndABias) {
+    for (const std::string variant : {"flash", "flash_quad"}) {
+        const RandomModel drawn = random_model(
+            "bert-base,layers=2,d=16,heads=4,tokens=12,vocab=40,attention=1:" + variant +
+            ";0:softmax");
+        EXPECT_EQ(drawn.spec.blocks[0].attention.scale, 0.5);
+        EXPECT_EQ(drawn.spec.blocks[1].attention.scale, 1);
+        EXPECT_FALSE(drawn.spec.blocks[0].attention.own.size());
+        ASSERT_EQ(drawn.spec.blocks[1].attention.own.size(), 1U);
+        EXPECT_EQ(drawn.spec.blocks[1].attention.own[0].shape, (Shape{1, 32, 1}));
+        expect_read_back(
+            "bert-base,layers=2,d=16,heads=4,ffn=24,tokens=12,vocab=40,attention=" + variant,
+            "with-" + variant, [](const ModelSpec&) {
+                return of_ids({3, 7, 1, 39});
+            });
+    }
+    EXPECT_THAT(thrown<UsageError>([] {
+                    random_model("bert-base,layers=2,d=16,heads=4,attention=flash+softmax");
+                }),
+                HasSubstr("layers of their own"));
+}
+
+/// E and F of the longest input, and W of the dynamic projection, belong to the model.
+TEST(RandomModel, HasTheProjectionsThatItsAttentionLearns) {
+    const std::string sizes =
+        "bert-base,layers=2,d=16,heads=4,ffn=24,tokens=12,vocab=40,attention=";
+    const auto own = [&](const std::string& attention) {
+        std::vector<std::pair<std::string, Shape>> out;
+        const RandomModel drawn = random_model(sizes + attention);
+        for (const Parameter& p : drawn.spec.blocks[1].attention.own)
+            out.emplace_back(p.name, p.shape);
+        return out;
+    };
+    using Own = std::vector<std::pair<std::string, Shape>>;
+    EXPECT_EQ(own("linformer"), (Own{{"proj_k", {1, 12, 3}}, {"proj_v", {1, 12, 3}}}));
+    EXPECT_EQ(own("linformer,length=5,shared=1"), (Own{{"proj_k", {1, 12, 5}}}));
+    EXPECT_EQ(own("linformer,per_head=1,shared=1"), (Own{{"proj_k", {1, 48, 3}}}));
+    EXPECT_EQ(own("transformer_ls,rank=2"), (Own{{"projection", {1, 8, 16}}}));
+    EXPECT_EQ(own("transformer_ls"), (Own{{"projection", {1, 128, 16}}}));
+    EXPECT_TRUE(random_model("post-norm,attention=linformer").spec.blocks[0].attention.own.empty());
+    EXPECT_THAT(thrown<UsageError>([&] { random_model(sizes + "linformer,length=13"); }),
+                HasSubstr("length=13 is more than the 12 tokens"));
+    const auto w = weights_of(
+        "bert-base,layers=1,d=16,heads=4,tokens=60,vocab=40,attention=0:linformer:length=20");
+    expect_variance(*w, "layer.0.attn.proj_k", 1.0 / 80);
+    for (const char* attention :
+         {"linformer", "linformer,per_head=1,shared=1", "transformer_ls,segment=2,rank=3"}) {
+        std::string name = attention;
+        std::ranges::replace(name, ',', '-');
+        expect_read_back(sizes + attention, "with-" + name, [](const ModelSpec&) {
+            return of_ids({3, 7, 1, 39, 5});
+        });
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(Names, EveryRandomModel, testing::ValuesIn(all_names()),

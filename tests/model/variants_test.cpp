@@ -270,5 +270,104 @@ TEST(TransNormer, RunsRowsWithoutAttention) {
     for (const double x : sa) EXPECT_TRUE(std::isfinite(x));
 }
 
+// --- What attentions draw at random
+
+constexpr Index drawn_tokens = 12;
+
+/// Options that leave something to the draw.
+std::string with_something_to_draw(std::string_view name) {
+    const std::map<std::string_view, std::string_view> options{
+        {"performer", ",features=6"},
+        {"bigbird", ",block=2,global=0,neighbours=0,random=1"},
+        {"informer", ",factor=1"},
+        {"reformer", ",chunk=4,rounds=1"},
+        {"transformer_ls", ",segment=2,rank=2"},
+        {"skyformer", ",landmarks=4"},
+        {"nystrom", ",landmarks=4,conv=3"},
+        {"polynomial", ",scale=none"}};
+    const auto found = options.find(name);
+    return std::string(name) + std::string(found == options.end() ? "" : found->second);
+}
+
+Model model_with(const std::string& attention) {
+    return random("post-norm,layers=2,d=12,heads=2,ffn=16,attention=" + attention, Type::f64);
+}
+
+/// P of layer 0, whose queries and keys depend on no attention.
+std::vector<double> matrix_of(const Model& model, std::uint64_t seed) {
+    const Input input = gaussian(drawn_tokens, 12);
+    Recorder seen;
+    model.run(std::span(&input, 1), seen, {.rng = Rng(seed)});
+    return seen.matrix.at(0);
+}
+
+bool draws(const AttentionEntry& entry) {
+    return std::ranges::find(entry.options, "seed", &AttentionOption::name) != entry.options.end();
+}
+
+TEST(AttentionDraws, FollowTheSeedOfTheRunWhereThereAreAny) {
+    Index drawing = 0;
+    for (const AttentionEntry* entry : attentions()) {
+        SCOPED_TRACE(entry->name);
+        const Model model = model_with(with_something_to_draw(entry->name));
+        EXPECT_EQ(matrix_of(model, 1), matrix_of(model, 1));
+        const bool drawn = draws(*entry) && model.spec().blocks[0].attention.own.empty();
+        EXPECT_EQ(matrix_of(model, 1) != matrix_of(model, 2), drawn);
+        drawing += drawn ? 1 : 0;
+    }
+    EXPECT_GT(drawing, 8);
+}
+
+/// The derivative is that of the draw of the forward pass.
+TEST(AttentionDraws, AreThoseOfTheForwardPassInASweep) {
+    class Sum final : public Observer {
+      public:
+        void on_loss(double value) override { loss = value; }
+        double loss = 0;
+    };
+    const Input input = gaussian(drawn_tokens, 12);
+    const Loss loss{.kind = Loss::Kind::square};
+    for (const char* name : {"performer", "reformer", "bigbird"}) {
+        const Model model = model_with(with_something_to_draw(name));
+        const auto swept = [&](std::uint64_t seed) {
+            Sum seen;
+            model.differentiate(std::span(&input, 1), std::span(&loss, 1), seen,
+                                {.rng = Rng(seed)});
+            return seen.loss;
+        };
+        const auto stepped = [&](std::uint64_t seed) {
+            return model.step(input, loss, {.attention_rng = Rng(seed)}).loss;
+        };
+        EXPECT_CLOSE(swept(1), stepped(1), rounding(64)) << name;
+        EXPECT_CLOSE(swept(2), stepped(2), rounding(64)) << name;
+        EXPECT_GT(std::abs(stepped(1) - stepped(2)), 1e-9) << name;
+    }
+}
+
+/// What the authors draw at each forward pass is drawn in each step of a training, what they fix is
+/// not.
+TEST(AttentionDraws, AreRepeatedInATrainingWhereTheOptionSaysSo) {
+    const Input input = gaussian(drawn_tokens, 12);
+    const Loss loss{.kind = Loss::Kind::product,
+                    .cotangent = gaussian(drawn_tokens, 12, Type::f64, 3).hidden};
+    const auto same = [&](const std::string& attention, Index a, Index b) {
+        const Model model = model_with(attention);
+        const auto at = [&](Index update) {
+            return model.step(input, loss, {.attention_rng = Rng(1), .update = update}).loss;
+        };
+        EXPECT_EQ(at(a), at(a));
+        return at(a) == at(b);
+    };
+    for (const std::string name : {"reformer", "skyformer", "informer"}) {
+        EXPECT_FALSE(same(with_something_to_draw(name), 0, 1)) << name;
+        EXPECT_FALSE(same(with_something_to_draw(name), 1, 2)) << name;
+        EXPECT_TRUE(same(with_something_to_draw(name) + ",redraw=0", 0, 1)) << name;
+    }
+    EXPECT_TRUE(same(with_something_to_draw("performer"), 0, 999));
+    EXPECT_FALSE(same(with_something_to_draw("performer"), 999, 1000));
+    for (const std::string name : {"bigbird", "linformer", "transformer_ls", "nystrom"})
+        EXPECT_TRUE(same(with_something_to_draw(name), 0, 1000)) << name;
+}
+
 }  // namespace
 }  // namespace tsdiag::test

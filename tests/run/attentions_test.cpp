@@ -2,6 +2,7 @@
 
 #include "support/files.hpp"
 #include "support/memory.hpp"
+#include "support/near.hpp"
 #include "support/places.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/file.hpp"
@@ -122,6 +123,47 @@ TEST(TransNormer, HasEveryMetricOrItsReason) {
         EXPECT_EQ(jacobians.back(), "P is not a function of the logits scale q k^T only") << name;
         EXPECT_EQ(notes_of(table, "est_mu").back(), "P V is normalised");
     }
+}
+
+/// Trials draw what an attention draws, too: its variance is in the standard errors.
+TEST(AttentionDraws, FollowTheTrial) {
+    constexpr std::uint64_t seed = 5;
+    RunOptions options = options_for("performer,features=5");
+    options.tokens = 16;
+    options.seed = seed;
+    options.trials = 2;
+    options.own_input = OwnInput{
+        .kind = "given",
+        .origin = "a wave",
+        .digest = "",
+        .make = [](Index, Index n, const ModelSpec& spec, const Backend& backend, Type type) {
+            Input input;
+            input.hidden =
+                random_tensor(backend, {1, n, spec.width}, type, Law::normal, Rng(9), 0, 1);
+            return input;
+        }};
+    class Norm final : public Observer {
+      public:
+        bool wants_attention(Index layer) const override { return layer == 0; }
+        void on_attention(const Attention& e) override {
+            squares = squared_norm(e.op.matrix().batch_range(1, 1));
+        }
+        double squares = 0;
+    };
+    const RandomModel drawn = random_model(options.subject.model.substr(7));
+    const auto norm = [&](Index of_weights, Index of_draws) {
+        const Model model(drawn.spec,
+                          random_weights(drawn, weights_rng(seed, of_weights), cpu(), Type::f64),
+                          cpu(), Type::f64);
+        const Input input = options.own_input->make(0, 16, drawn.spec, cpu(), Type::f64);
+        Norm seen;
+        model.run(std::span(&input, 1), seen, {.rng = weights_rng(seed, of_draws)});
+        return std::sqrt(seen.squares);
+    };
+    const auto row = run(options).table.find({.layer = 0, .stage = "attn", .head = 1}, "attn_fro");
+    ASSERT_TRUE(row && row->value);
+    EXPECT_CLOSE(*row->value, (norm(0, 0) + norm(1, 1)) / 2, rounding(1000));
+    EXPECT_GT(std::abs(norm(1, 1) - norm(1, 0)), 1e-6);
 }
 
 TEST(GatedUnit, HasNoGainAndNoEstimate) {

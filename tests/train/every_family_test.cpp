@@ -17,6 +17,7 @@ class EveryFamily : public testing::TestWithParam<std::string> {
     static std::string small(const std::string& name) {
         if (name.starts_with("swin"))
             return name + ",depths=1-1,d=16,heads=4,ffn=24,image=8,window=2,patch=4";
+        if (name == "flash" || name == "gau") return name + ",layers=2,d=16,ffn=24,tokens=24";
         const std::string text = name + ",layers=2,d=16,heads=4,ffn=24";
         if (takes_images(name)) return text + ",image=8,patch=4";
         return text + ",tokens=24" + (name.starts_with("albert") ? ",embedding=6" : "");

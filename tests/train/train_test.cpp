@@ -55,6 +55,55 @@ TEST(Train, LearnsToCopy) {
     EXPECT_EQ(r.evaluations.back().predictions, 8 * 4);
 }
 
+TEST(Train, MovesTheBiasOfAGatedUnit) {
+    for (const std::string name : {"flash,group=4,causal=1", "gau,causal=1"}) {
+        TrainOptions o = tiny();
+        o.subject.model = "random:" + name + ",layers=1,d=16,vocab=6";
+        o.steps = 2;
+        o.adam.decay = 0;
+        const TrainResult r = train(o);
+        const std::string bias = "layer.0.attn.rel_pos_bias";
+        const auto found =
+            std::ranges::find(r.parameters, bias, &std::pair<std::string, Tensor>::first);
+        ASSERT_NE(found, r.parameters.end());
+        const auto drawn = random_weights(random_model(name + ",layers=1,d=16,vocab=6"),
+                                          weights_rng(o.seed, 0), cpu(), Type::f32)
+                               ->get(bias)
+                               .to_host<float>();
+        // Causal, and the last of 9 rows has no loss: distances of at most 7 have the first 8
+        // buckets, and a group of 4 has 4 of them; a relu passes the positive ones alone, since q
+        // and k are small.
+        const std::size_t used = name.starts_with("flash") ? 4 : 8;
+        const std::vector<float> moved = found->second.to_host<float>();
+        for (std::size_t i = 0; i < moved.size(); ++i)
+            EXPECT_EQ(moved[i] != drawn[i], i < used && drawn[i] > 0) << name << ' ' << i;
+    }
+}
+
+/// What the baselines of [DEVIL] learn in their papers is learned here.
+TEST(Train, MovesTheProjectionsOfAnAttention) {
+    for (const std::string attention : {"linformer,length=4", "transformer_ls,segment=2,rank=2"}) {
+        TrainOptions o = tiny();
+        o.subject.model =
+            "random:bert-base,layers=1,d=16,heads=2,tokens=16,vocab=8,attention=" + attention;
+        o.data = "markov:5";
+        o.loss = "mlm";
+        o.steps = 2;
+        o.adam.decay = 0;
+        const TrainResult r = train(o);
+        const RandomModel drawn = random_model(o.subject.model.substr(7));
+        const auto before = random_weights(drawn, weights_rng(o.seed, 0), cpu(), Type::f32);
+        ASSERT_FALSE(drawn.spec.blocks[0].attention.own.empty());
+        for (const Parameter& own : drawn.spec.blocks[0].attention.own) {
+            const std::string name = "layer.0.attn." + own.name;
+            const auto found =
+                std::ranges::find(r.parameters, name, &std::pair<std::string, Tensor>::first);
+            ASSERT_NE(found, r.parameters.end()) << name;
+            EXPECT_NE(found->second.to_host<float>(), before->get(name).to_host<float>()) << name;
+        }
+    }
+}
+
 TEST(Train, LearnsToTellPatternsApart) {
     TrainOptions o;
     o.subject.model = "random:deit-tiny,layers=1,d=24,heads=2,image=16,patch=4";
