@@ -108,8 +108,8 @@ ExperimentOptions recorded_options(const Json& run);
 /// Judges each comparison by its trials: Student's t with `freedom` degrees, one-sided for a bound.
 /// A likeness is found by two one-sided tests within its margin.  Comparisons with a number are one
 /// family, orders and likenesses another; the family-wise error rate of each is at most 5 % (Holm).
-/// Fewer than three trials decide nothing, and trials of equal value an order or a likeness by their
-/// number alone.
+/// Fewer than three trials decide nothing, and trials of equal value an order or a likeness by
+/// their number alone.
 void judge(std::span<Comparison> comparisons);
 /// How many of the judged claims are contradicted, found, consistent and open, and about how many
 /// trials would decide half of the open ones.
