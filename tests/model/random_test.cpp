@@ -327,6 +327,65 @@ TEST_P(EveryRandomModel, EmitsTheStagesOfItsSteps) {
     }
 }
 
+/// No state of a token depends on later ones.
+void expect_no_look_ahead(const Model& model, Input input, Index kept) {
+    Recorder before, after;
+    model.run(std::span(&input, 1), before);
+    if (!input.ids.empty()) {
+        for (std::size_t i = std::size_t(kept); i < input.ids.size(); ++i)
+            input.ids[i] = (input.ids[i] + 17) % 40;
+    } else {
+        std::vector<double> x = input.hidden.to_host<double>();
+        const Index cols = input.hidden.cols();
+        for (auto i = std::size_t(kept * cols); i < x.size(); ++i) x[i] = -2 * x[i];
+        input.hidden =
+            Tensor::from_host(cpu(), input.hidden.shape(), std::span<const double>(x), Type::f64);
+    }
+    model.run(std::span(&input, 1), after);
+    for (const auto& [name, x] : before.states) {
+        const std::vector<double>& y = after.states.at(name);
+        const std::size_t seen =
+            x.size() / std::size_t(tokens_of(model.spec(), input)) * std::size_t(kept);
+        EXPECT_ALL_CLOSE(std::vector(y.begin(), y.begin() + std::ptrdiff_t(seen)),
+                         std::vector(x.begin(), x.begin() + std::ptrdiff_t(seen)), rounding(256))
+            << name;
+    }
+}
+
+TEST_P(EveryRandomModel, SeesNoLaterTokenWhereItIsCausal) {
+    const Model model = random(small(GetParam()) + every_step(), Type::f64);
+    const ModelSpec& spec = model.spec();
+    if (!std::ranges::all_of(spec.blocks, [](const BlockSpec& b) { return b.attention.causal; }))
+        GTEST_SKIP() << "is not causal";
+    Input input;
+    for (Index i = 0; i < 12; ++i) input.ids.push_back((7 * i + 3) % 40);
+    for (const Index kept : {1, 4, 7, 11}) expect_no_look_ahead(model, input, kept);
+}
+
+TEST(CausalAttention, OfGatedUnitsSeesNoLaterToken) {
+    for (const char* keys : {"flash,group=4", "flash,group=12", "flash,group=5,shift=0", "gau"}) {
+        SCOPED_TRACE(keys);
+        const Model model = random(
+            fmt::format("{},causal=1,layers=2,d=16,ffn=24,tokens=12,vocab=40", keys), Type::f64);
+        Input input;
+        for (Index i = 0; i < 12; ++i) input.ids.push_back((7 * i + 3) % 40);
+        for (const Index kept : {1, 4, 7, 11}) expect_no_look_ahead(model, input, kept);
+    }
+}
+
+/// Performer's features are divided by their largest among all keys, before a constant is added, as
+/// in the released code.
+TEST(CausalAttention, SeesNoLaterToken) {
+    for (const AttentionEntry* entry : attentions()) {
+        if (!entry->facts.causal || entry->name == "performer") continue;
+        SCOPED_TRACE(entry->name);
+        const Model model = random(
+            fmt::format("pre-norm,causal=1,layers=1,d=16,heads=2,ffn=24,attention={}", entry->name),
+            Type::f64);
+        for (const Index kept : {1, 5, 8, 11}) expect_no_look_ahead(model, gaussian(12, 16), kept);
+    }
+}
+
 /// All weights of a model but one.
 class Lacking final : public Weights {
   public:
