@@ -28,8 +28,10 @@ constexpr std::array performer_options{
                     .words = "auto",
                     .numbers = true,
                     .most = 1,
-                    .description = "added to each feature; auto: 1e-4 (relu: 1e-3), as in the "
-                                   "released code; the text adds none"},
+                    .description =
+                        "added to each feature; auto: 1e-4 (relu: 1e-3), as in the "
+                        "released code; the text adds none. Max is that of all keys, so that a "
+                        "causal model sees later tokens through it, by about epsilon"},
     AttentionOption{.name = "floor",
                     .fallback = "0",
                     .numbers = true,

@@ -111,10 +111,11 @@ Names translate(const ModelSpec& spec, std::span<const NamePair> pairs, const La
             out.emplace_back(p.name, std::move(source));
             continue;
         }
-        if (const auto own = of_further_step(spec, p.name);
-            pair == pairs.end() && query != pairs.end() && own) {
+        if (const auto own = of_further_step(spec, p.name); pair == pairs.end() && own) {
+            const auto shared = query == pairs.end() ? named("layer.*.attn.z") : query;
+            check(shared != pairs.end(), "a family has queries, or what they are made of");
             TensorSource source;
-            source.file_name = beside_queries(with_number(query->file, layer), own->name);
+            source.file_name = beside_queries(with_number(shared->file, layer), own->name);
             out.emplace_back(p.name, std::move(source));
             continue;
         }

@@ -352,12 +352,13 @@ void Reader::add_learned(Names& names) {
 void Reader::add_step_parameters(Names& names) {
     for (const Parameter& p : parameters(spec))
         if (const std::optional<LayerParameter> own = of_further_step(spec, p.name)) {
-            const auto query =
-                std::ranges::find(names, fmt::format("layer.{}.attn.q.weight", own->layer),
-                                  &std::pair<std::string, TensorSource>::first);
-            if (query == names.end())
-                refuse(fmt::format("layer {} has a step with '{}', but no queries", own->layer,
-                                   own->name));
+            const auto map = [&](std::string_view letter) {
+                return std::ranges::find(names,
+                                         fmt::format("layer.{}.attn.{}.weight", own->layer, letter),
+                                         &std::pair<std::string, TensorSource>::first);
+            };
+            const auto query = map("q") == names.end() ? map("z") : map("q");
+            check(query != names.end(), "a family has queries, or what they are made of");
             TensorSource source;
             source.file_name = beside_queries(query->second.file_name, own->name);
             names.emplace_back(p.name, std::move(source));
