@@ -282,7 +282,8 @@ struct LearnedParameter {
 };
 /// The model that learns it.
 struct LearnedFor {
-    Index tokens = 0;  ///< N, the tokens of its longest input; 0: any number
+    Index tokens = 0;  ///< N, the tokens of its longest input, of images the patches; 0: any number
+    Index longest = 0;  ///< with class tokens and their like
     Index width = 1, heads = 1, kv_heads = 1, head_dim = 1;
     bool causal = false;
     bool drawn = true;  ///< else it is read, and needs no values

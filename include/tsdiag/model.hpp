@@ -198,6 +198,7 @@ struct RunSettings {
     bool allow_nonfinite = false;
     const Team* team = nullptr;  ///< shares the rows and heads of P; each member has the result
     Rng rng{0};                  ///< source of what attentions draw, the same for all samples
+    Index update = 0;            ///< of the training, by which some of them draw again
     std::function<void(Index done, Index total)> progress = {};  ///< layers
 };
 

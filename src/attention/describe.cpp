@@ -65,7 +65,8 @@ std::string attention_markdown() {
         "holds for every P of a variant; a metric without\nmeaning for a P is undefined, with its "
         "reason (metrics.md). Sources are keys of references.md.\n\n"
         "What an attention draws at random follows the `--seed` and the trial of the run, the "
-        "layer and the option `seed`; all\nsamples have the same draw. A checkpoint holds none of "
+        "layer and the option `seed`; all\nsamples have the same draw, and a saved trace that of "
+        "seed 0. A checkpoint holds none of "
         "it, so `probe` draws it by its own `--seed`. During a training\n`redraw` says after how "
         "many updates it is drawn again.\n\n";
     for (const AttentionEntry* entry : attentions()) out += section(*entry);

@@ -32,6 +32,7 @@ Index Distances::place(Index i, Index j) const {
 
 Tensor Distances::of_table(const Tensor& t, Index first, Index count) const {
     std::vector<Index> all;
+    all.reserve(std::size_t(count * std::ssize(at_)));
     for (Index i = first; i < first + count; ++i)
         for (Index j = 0; j < std::ssize(at_); ++j) all.push_back(place(i, j));
     return by_heads(gather_rows(t, all), count);
@@ -39,6 +40,7 @@ Tensor Distances::of_table(const Tensor& t, Index first, Index count) const {
 
 Tensor Distances::of_queries(const Tensor& x, Index first, Index count) const {
     std::vector<Index> all;
+    all.reserve(std::size_t(count * std::ssize(at_)));
     for (Index i = 0; i < count; ++i)
         for (Index j = 0; j < std::ssize(at_); ++j)
             all.push_back(i * std::ssize(rows_) + place(first + i, j));
@@ -47,6 +49,7 @@ Tensor Distances::of_queries(const Tensor& x, Index first, Index count) const {
 
 Tensor Distances::of_keys(const Tensor& y, Index first, Index count) const {
     std::vector<Index> all;
+    all.reserve(std::size_t(count * std::ssize(at_)));
     for (Index i = first; i < first + count; ++i)
         for (Index j = 0; j < std::ssize(at_); ++j)
             all.push_back(j * std::ssize(rows_) + place(i, j));

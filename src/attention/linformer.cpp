@@ -22,7 +22,8 @@ constexpr std::array linformer_options{
                     .whole = true,
                     .least = 1,
                     .most = 1e6,
-                    .description = "k, the number of projected tokens, at most n"},
+                    .description = "k, the number of projected tokens, at most n; n/4 is that of "
+                                   "the longest input, where a model has one"},
     AttentionOption{.name = "shared", .fallback = "0", .words = "0 1", .description = "1: F = E"},
     AttentionOption{.name = "per_head",
                     .fallback = "0",
@@ -46,20 +47,20 @@ Index length_of(const Options& options, Index n) {
 /// below the other; U(-b, b), b^2 = 3 / (N + k), as the released code draws them.
 std::vector<LearnedParameter> learned_projections(const AttentionOptions& given,
                                                   const LearnedFor& model) {
-    if (model.tokens == 0) return {};
+    if (model.longest == 0) return {};
     const Options options(linformer, given);
-    const Index k = length_of(options, model.tokens);
-    if (k > model.tokens)
+    const Index k = length_of(options, model.longest);
+    if (k > model.longest)
         throw UsageError(
             fmt::format("attention 'linformer': length={} is more than the {} tokens of the "
                         "model's longest input",
-                        k, model.tokens));
+                        k, model.longest));
     const Index heads = options.is("per_head", "1") ? model.kv_heads : 1;
     LearnedParameter e{.name = "proj_k",
                        .matrix = true,
-                       .shape = {1, heads * model.tokens, k},
+                       .shape = {1, heads * model.longest, k},
                        .law = Law::uniform,
-                       .spread = std::sqrt(3 / double(model.tokens + k))};
+                       .spread = std::sqrt(3 / double(model.longest + k))};
     LearnedParameter f = e;
     f.name = "proj_v";
     return options.is("shared", "1") ? std::vector{e} : std::vector{e, f};

@@ -197,8 +197,32 @@ void require_place_to_deescalate(const ModelSpec& spec) {
                 "deesc_at=end");
 }
 
+namespace {
+
+bool learns_a_matrix(const std::string& variant, const AttentionOptions& options) {
+    const AttentionEntry& entry = attention(variant);
+    constexpr Index any = Index{1} << 20;
+    return entry.learned &&
+           std::ranges::any_of(entry.learned(options, {.tokens = any, .longest = any}),
+                               [](const LearnedParameter& p) { return p.matrix; });
+}
+
+/// What an attention learns of all heads of a layer cannot be that of half of them.
+void refuse_matrices_side_by_side(const AttentionSpec& a) {
+    for (const auto& [variant, options] :
+         {std::pair(a.variant, a.options), std::pair(a.second->variant, a.second->options)})
+        if (learns_a_matrix(variant, options))
+            throw UsageError(
+                fmt::format("attention={}+{}: {} learns a matrix of all heads of a layer; put them "
+                            "in layers of their own",
+                            a.variant, a.second->variant, variant));
+}
+
+}  // namespace
+
 void require_fitting_steps(const ModelSpec& spec) {
     for (const BlockSpec& b : spec.blocks) {
+        if (b.attention.second) refuse_matrices_side_by_side(b.attention);
         const AttentionSpec& a = b.attention;
         if (b.local.kernel > 0 && b.placement != NormPlacement::pre)
             throw UsageError(fmt::format("placement={}: the layers of {} are pre-norm",
@@ -210,12 +234,6 @@ void require_fitting_steps(const ModelSpec& spec) {
             throw UsageError(
                 fmt::format("attention={}+{}: {} takes one attention a layer, not two side by side",
                             a.variant, a.second->variant, spec.family));
-        if (a.second && attention(a.variant).unscaled != attention(a.second->variant).unscaled)
-            throw UsageError(
-                fmt::format("attention={}+{}: the logits of one are divided by the root of a "
-                            "head's width, those of the other are not; put them in layers of their "
-                            "own",
-                            a.variant, a.second->variant));
         if (a.windows.side > 0 && !attention(a.variant).facts.windows)
             throw UsageError(fmt::format(
                 "attention={} does not support windows of a grid; {} supports softmax or "

@@ -203,7 +203,8 @@ RandomModel draw_unit(std::string_view name, const Keys& keys) {
     s.max_tokens = 0;  // positions are computed
     for (BlockSpec& layer : s.blocks) {
         AttentionOptions& options = layer.attention.options;
-        if (grouped) options.emplace("group", std::to_string(std::min<Index>(256, sizes.tokens)));
+        if (grouped && (!options.contains("group") || options.at("group") == "auto"))
+            options["group"] = std::to_string(std::min<Index>(256, sizes.tokens));
         if (!grouped) options.emplace("width", std::to_string(s.width));
     }
     s.positions = Positions::sin_cos;

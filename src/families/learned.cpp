@@ -1,6 +1,10 @@
 #include "learned.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+
+#include "tsdiag/error.hpp"
 
 namespace tsdiag::families {
 namespace {
@@ -20,16 +24,26 @@ std::vector<LearnedParameter> learned_by(const ModelSpec& spec, Index layer, boo
         const AttentionSpec& a = b.attention;
         const AttentionEntry& entry = attention(a.variant);
         if ((b.shares < 0 ? Index(l) : b.shares) != layer || entry.learned == nullptr) continue;
-        const LearnedFor model{.tokens = longest_input(spec, a),
+        const Index tokens = longest_input(spec, a);
+        const bool prefix = spec.channels > 0 && a.windows.side == 0;
+        const LearnedFor model{.tokens = tokens,
+                               .longest = tokens + (prefix ? spec.prefix_tokens : 0),
                                .width = spec.width_of(Index(l)),
                                .heads = a.heads,
                                .kv_heads = a.kv_heads,
                                .head_dim = a.head_dim,
                                .causal = a.causal,
                                .drawn = drawn};
-        for (const LearnedParameter& learned : entry.learned(a.options, model))
-            if (std::ranges::find(out, learned.name, &LearnedParameter::name) == out.end())
+        for (const LearnedParameter& learned : entry.learned(a.options, model)) {
+            const auto known = std::ranges::find(out, learned.name, &LearnedParameter::name);
+            if (known == out.end())
                 out.push_back(learned);
+            else if (known->shape != learned.shape)
+                throw UsageError(
+                    fmt::format("layers that share their parameters have attentions whose '{}' "
+                                "differs in size; give them the same options",
+                                learned.name));
+        }
     }
     return out;
 }

@@ -102,6 +102,7 @@ class Sweep {
                 run.memory = settings_.memory;
                 run.allow_nonfinite = settings_.allow_nonfinite;
                 run.rng = settings_.rng;
+                run.update = settings_.update;
                 back(run, tracked, states[s]);
                 if (l == 0) finish(inputs[s], states[s]);
                 if (observed(l)) observer_.end_sample(first + Index(s));
@@ -130,6 +131,7 @@ class Sweep {
         run.memory = settings_.memory;
         run.allow_nonfinite = settings_.allow_nonfinite;
         run.rng = settings_.rng;
+        run.update = settings_.update;
         for (SweepState& state : states) {
             state.inputs.push_back(state.sample);
             Tensor memory = next_memory(run, state.sample);

@@ -85,6 +85,7 @@ void Model::run(std::span<const Input> inputs, Observer& observer,
             run.memory = settings.memory;
             run.team = settings.team;
             run.rng = settings.rng;
+            run.update = settings.update;
             run.allow_nonfinite = settings.allow_nonfinite;
             for (auto& [batch, first_sample] : parts) {
                 const Index count = batch.x.batch();

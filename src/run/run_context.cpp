@@ -159,6 +159,7 @@ RunSettings run_settings(const RunContext& context, const RunSizes& sizes,
     const RunOptions& options = context.options;
     RunSettings settings;
     settings.rng = weights_rng(options.seed, 0);
+    settings.update = options.update;
     settings.memory = row_budget(context, sizes, concurrent_trials);
     settings.first_layer = options.first_layer;
     settings.last_layer = options.last_layer;

@@ -369,10 +369,15 @@ class Training {
         RunOptions run;
         run.probes = options_.probes;
         run.seed = options_.seed;
+        run.update = last_update(step);
         StepSink sink(result_.table, step);
         measure(model, inputs, losses, run, backend_, weight_type, sink);
         folder_.add(result_.table);
     }
+
+    /// Of the first `step` ones, from 0: what attentions drew in it, evaluations and probes have
+    /// too.
+    static Index last_update(Index step) { return std::max<Index>(step - 1, 0); }
 
     void evaluate(const Model& model, Index step) {
         Evaluation row{.step = step};
@@ -387,7 +392,7 @@ class Training {
                                                 {.gradients = false,
                                                  .hits = true,
                                                  .attention_rng = weights_rng(options_.seed, 0),
-                                                 .update = step});
+                                                 .update = last_update(step)});
             std::vector<Index> labels;
             const std::size_t step_of_labels = data_->pairs() ? 2 : 1;
             for (std::size_t i = 0; data_->classes() > 0 && i < examples.losses.size();

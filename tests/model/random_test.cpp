@@ -494,6 +494,40 @@ TEST(RandomModel, WithFlashHasUnscaledLogitsAndABias) {
                 HasSubstr("layers of their own"));
 }
 
+/// Of images the class token is one of the tokens, but none of N.
+TEST(RandomModel, HasProjectionsForAClassToken) {
+    for (const char* keys : {"", ",class_token=0"}) {
+        const Model model = random(
+            fmt::format("deit-tiny,layers=1,d=12,heads=3,ffn=8,image=32,attention=linformer{}",
+                        keys),
+            Type::f64);
+        Input input;
+        input.image = random_tensor(cpu(), {3, 32, 32}, Type::f64, Law::normal, Rng(3), 0, 1);
+        Recorder seen;
+        model.run(std::span(&input, 1), seen);
+        EXPECT_EQ(seen.ended, 1) << keys;
+    }
+}
+
+TEST(RandomModel, RefusesMatricesOfAttentionsThatShareALayer) {
+    const std::string sizes = ",layers=2,d=16,heads=4,ffn=24,tokens=12,vocab=40,attention=";
+    for (const char* pair : {"transformer_ls+softmax", "softmax+linformer", "linformer+linformer",
+                             "softmax+transformer_ls", "flash+flash_quad"})
+        EXPECT_THAT(thrown<UsageError>([&] { random_model("bert-base" + sizes + pair); }),
+                    HasSubstr("learns a matrix"))
+            << pair;
+    EXPECT_THAT(
+        thrown<UsageError>([&] {
+            random_model("albert-base-v2" + sizes + "0:linformer:length=3;1:linformer:length=5");
+        }),
+        HasSubstr("layers that share their parameters"));
+}
+
+TEST(RandomModel, OfFlashIsWrittenWithTheGroupThatIsAutomatic) {
+    const RandomModel drawn = random_model("flash,layers=1,d=16,ffn=24,tokens=12,group=auto");
+    EXPECT_EQ(drawn.spec.blocks.front().attention.options.at("group"), "12");
+}
+
 /// E and F of the longest input, and W of the dynamic projection, belong to the model.
 TEST(RandomModel, HasTheProjectionsThatItsAttentionLearns) {
     const std::string sizes =

@@ -320,27 +320,38 @@ TEST(AttentionDraws, FollowTheSeedOfTheRunWhereThereAreAny) {
 
 /// The derivative is that of the draw of the forward pass.
 TEST(AttentionDraws, AreThoseOfTheForwardPassInASweep) {
-    class Sum final : public Observer {
+    class Gradients final : public Observer {
       public:
         void on_loss(double value) override { loss = value; }
+        void on_gradient(const Gradient& g) override {
+            if (g.stage.empty() && g.tensor == "attn.v.weight") of_values = g.g;
+        }
         double loss = 0;
+        Tensor of_values;
     };
     const Input input = gaussian(drawn_tokens, 12);
     const Loss loss{.kind = Loss::Kind::square};
     for (const char* name : {"performer", "reformer", "bigbird"}) {
         const Model model = model_with(with_something_to_draw(name));
-        const auto swept = [&](std::uint64_t seed) {
-            Sum seen;
+        const auto swept = [&](std::uint64_t seed, Index update) {
+            Gradients seen;
             model.differentiate(std::span(&input, 1), std::span(&loss, 1), seen,
-                                {.rng = Rng(seed)});
-            return seen.loss;
+                                {.rng = Rng(seed), .update = update});
+            return seen;
         };
-        const auto stepped = [&](std::uint64_t seed) {
-            return model.step(input, loss, {.attention_rng = Rng(seed)}).loss;
+        const auto stepped = [&](std::uint64_t seed, Index update) {
+            return model.step(input, loss, {.attention_rng = Rng(seed), .update = update});
         };
-        EXPECT_CLOSE(swept(1), stepped(1), rounding(64)) << name;
-        EXPECT_CLOSE(swept(2), stepped(2), rounding(64)) << name;
-        EXPECT_GT(std::abs(stepped(1) - stepped(2)), 1e-9) << name;
+        for (const auto& [seed, update] : {std::pair(1, 0), std::pair(2, 0), std::pair(2, 5000)}) {
+            const Gradients back = swept(std::uint64_t(seed), update);
+            const StepResult step = stepped(std::uint64_t(seed), update);
+            EXPECT_CLOSE(back.loss, step.loss, rounding(64)) << name;
+            const auto of_values = std::ranges::find(step.gradients, "layer.0.attn.v.weight",
+                                                     &std::pair<std::string, Tensor>::first);
+            ASSERT_NE(of_values, step.gradients.end());
+            EXPECT_TENSOR_NEAR(back.of_values, of_values->second, rounding(1024)) << name;
+        }
+        EXPECT_GT(std::abs(stepped(1, 0).loss - stepped(2, 0).loss), 1e-9) << name;
     }
 }
 

@@ -94,6 +94,7 @@ std::string contents_digest(const fs::path& checkpoint) {
 std::string settings_digest(const RunOptions& options) {
     ContentDigest digest;
     digest.add(TSDIAG_VERSION);
+    digest.add("attentions draw by the seed");  // results of before are measured anew
     for (const Setting& setting : settings()) {
         if (!setting.decides) continue;
         digest.add(std::string(setting.name));

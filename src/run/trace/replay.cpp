@@ -383,10 +383,12 @@ class Replay {
         AttentionInput input;
         input.q = rows_of(trace().queries(), layer);
         input.k = rows_of(trace().keys(), layer);
-        input.scale = options.scale.value_or(1 / std::sqrt(double(input.q.cols())));
+        const std::string& variant = options.attention.empty() ? "softmax" : options.attention;
+        const double usual =
+            tsdiag::attention(variant).unscaled ? 1 : 1 / std::sqrt(double(input.q.cols()));
+        input.scale = options.scale.value_or(usual);
         input.causal = options.causal;
         input.position.assign(kept_.begin(), kept_.end());
-        const std::string& variant = options.attention.empty() ? "softmax" : options.attention;
         return tsdiag::attention(variant).make(std::move(input));
     }
 
@@ -544,8 +546,11 @@ TraceNotes describe_trace(const Checkpoint& file, const TraceOptions& options,
         notes.defaults.push_back("attentions: of unknown activation (--attention softmax)");
     if (formed && options.attention.empty())
         notes.defaults.push_back("attention: softmax (--attention)");
-    if (formed && !options.scale)
-        notes.defaults.push_back("scale: 1/sqrt(columns of a head) (--scale)");
+    if (formed && !options.scale) {
+        const bool unscaled = !options.attention.empty() && attention(options.attention).unscaled;
+        notes.defaults.push_back(unscaled ? "scale: 1 (--scale)"
+                                          : "scale: 1/sqrt(columns of a head) (--scale)");
+    }
     if (formed && !options.causal) notes.defaults.push_back("causal: no (--causal)");
     if (!options.a2 && trace.summary().has_attention && notes.placement != NormPlacement::branch)
         notes.defaults.push_back(trace.stages().contains("sa")
