@@ -43,7 +43,7 @@ class ContraNorm final : public FurtherStep {
 
     void parameters(Index d, LayerWeights&, Parameters& to) override {
         if (options().is("learned", "1"))
-            to.declare({own("scale"), {1, 1, d}, true, *options().number("scale")}, scale_);
+            to.declare({own("scale"), {1, 1, d}, true, options().number("scale")}, scale_);
         if (options().is("norm", "1")) to.norm(own("norm"), norm_, NormKind::layer, d);
     }
     double flops(double d, double tokens) const override { return 4 * tokens * tokens * d; }
