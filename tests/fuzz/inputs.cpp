@@ -10,12 +10,12 @@ using namespace tsdiag;
 
 namespace {
 
-RandomModel model() { return random_model("gpt2,layers=1,d=8,heads=2,vocab=50,tokens=16"); }
+RandomModel small_gpt2() { return random_model("gpt2,layers=1,d=8,heads=2,vocab=50,tokens=16"); }
 
 }  // namespace
 
 void examine(std::string_view input) {
-    static const ModelSpec spec = model().spec;
+    static const ModelSpec spec = small_gpt2().spec;
     const unsigned choice = fuzz::take_choice(input);
     const char* kinds[] = {"ids:", "ids:", "hidden:", "embeddings:"};
     const bool text = choice % 8 == 0;
