@@ -73,7 +73,10 @@ std::vector<double> flat(const Rows& rows) {
 }
 
 Recorder seen_with(const std::string& model) {
-    return run(random(model + sizes, Type::f64), gaussian(tokens, width));
+    Recorder seen;
+    const Input input = gaussian(tokens, width);
+    random(model + sizes, Type::f64).run(std::span(&input, 1), seen);
+    return seen;
 }
 
 TEST(ContraNorm, IsTheFormulaOfThePaper) {
