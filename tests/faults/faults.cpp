@@ -5,6 +5,7 @@
 #include <map>
 #include <random>
 #include <set>
+#include <sstream>
 
 #include "cli/program.hpp"
 #include "support/places.hpp"
@@ -92,17 +93,20 @@ class Faults {
             {"killed at a change of a file", [&] { over_a_result("kill"); }},
             {"disk full from a change on", [&] { over_a_result("full"); }},
             {"killed in the middle of a write", [&] { over_a_result("torn"); }},
+            {"power cut", [&] { over_a_result("power"); }},
             {"disk full for a moment", [&] { over_a_result("once"); }},
             {"killed at a random moment", [&] { signalled(SIGKILL); }},
             {"SIGTERM, SIGINT", [&] { signalled(pick(2) ? SIGTERM : SIGINT); }},
             {"SIGTERM at a change of a file", [&] { over_a_result("term"); }},
-            {"report killed", [&] { report(); }},
+            {"report killed, power cut, disk full", [&] { report(); }},
             {"export of a file", [&] { one_file(); }},
-            {"merge killed, disk full", [&] { merge(); }},
+            {"merge", [&] { merge(); }},
             {"train killed and resumed", [&] { training("kill"); }},
             {"train, disk full, resumed", [&] { training(pick(2) ? "full" : "torn"); }},
-            {"train --force killed", [&] { begun_anew(); }},
+            {"train, power cut, resumed", [&] { training("power"); }},
+            {"train --force killed, power cut", [&] { begun_anew(); }},
             {"units, killed and gone on", [&] { units(); }},
+            {"units, power cut and gone on", [&] { cut_units(); }},
             {"units, a rank stopped for a while", [&] { stopped(); }},
             {"two processes", [&] { together(); }},
             {"little memory", [&] { memory(); }}};
@@ -151,6 +155,14 @@ class Faults {
         fmt::print("FAILED: {}: {}: {} {}\n", kind_, what_, what, detail);
         std::fflush(stdout);
     }
+    /// Does the fault end the process?
+    static bool kills(const std::string& fault) {
+        return fault == "kill" || fault == "torn" || fault == "power";
+    }
+    std::string any_fault() {
+        const char* faults[] = {"kill", "torn", "power", "full", "once", "term"};
+        return faults[pick(6)];
+    }
     /// True on success; else it must have been killed, or report in one sentence why it stopped.
     bool ended_well(const Finished& found, bool may_be_killed) {
         if (found.code == 128 + SIGKILL && may_be_killed) return ++killed_, false;
@@ -163,14 +175,19 @@ class Faults {
         return false;
     }
 
-    /// Counts the file changes of the command.
+    /// Counts the file changes of the command, whose result a power cut after its end must leave.
     long changes(const std::string& key, const fs::path& at, const Words& words) {
         if (!counted_.contains(key)) {
             const TemporaryDirectory count;
             Words environment = shim("none", -1);
             environment.push_back("TSDIAG_FAULT_COUNT=" + (count / "n"));
             Running(at, words, environment).wait();
-            counted_[key] = std::max(1L, std::atol(read_file(count / "n").c_str()));
+            long changes = 0, files = -1, names = -1;
+            std::istringstream(read_file(count / "n")) >> changes >> files >> names;
+            what_ = key;
+            require(files == 0 && names == 0, "a power cut after its end takes",
+                    fmt::format("{} files, {} names", files, names));
+            counted_[key] = std::max(1L, changes);
         }
         return counted_[key];
     }
@@ -299,7 +316,7 @@ class Faults {
         const long when = 1 + pick(most);
         const Finished found = Running(at, words, shim(fault, when)).wait();
         what_ = fmt::format("{}, change {} of {}", c.name, when, most);
-        const bool done = ended_well(found, fault == "kill" || fault == "torn");
+        const bool done = ended_well(found, kills(fault));
         require_mine(place.result, "at once");
         if (!c.inside) {
             const bool is_new = require_whole(c, place.result, "at once");
@@ -354,11 +371,12 @@ class Faults {
         const bool inside = pick(2) == 1;
         const fs::path at = inside ? place.out : place.folder.path();
         const long most = changes(inside ? "report." : "report", at, words), when = 1 + pick(most);
-        const std::string fault = pick(2) ? "kill" : "full";
+        const char* faults[] = {"kill", "power", "full"};
+        const std::string fault = faults[pick(3)];
         const std::string page = read_file(place.out / "report.html");
         const Finished found = Running(at, words, shim(fault, when)).wait();
         what_ = fmt::format("report{}, change {} of {}", inside ? " inside" : "", when, most);
-        ended_well(found, fault == "kill");
+        ended_well(found, kills(fault));
         require_mine(place.result, "at once");
         require(read_file(place.out / "metrics.csv") == results(c).first, "the table is gone");
         const Finished next = Running(at, words).wait();
@@ -458,7 +476,8 @@ class Faults {
         words.emplace_back("--force");
         const long when = 1 + pick(80);  // the commit starts here
         what_ = fmt::format("train --force, change {}", when);
-        ended_well(Running(folder.path(), words, shim("kill", when)).wait(), true);
+        ended_well(Running(folder.path(), words, shim(pick(2) ? "kill" : "power", when)).wait(),
+                   true);
         require_mine(out, "at once");
         require_trained(folder.path(), out);
         require_mine(out, "later");
@@ -545,6 +564,32 @@ class Faults {
         require_nothing_hidden(folder.path(), "later");
     }
 
+    /// The machine loses its power now and then until it succeeds.
+    void cut_units() {
+        const Job& job = any_job();
+        const TemporaryDirectory folder;
+        Words words = job.words;
+        words.insert(words.end(), {"--out", "out"});
+        static std::map<std::string, long> counts;
+        if (!counts.contains(job.table)) {
+            const TemporaryDirectory other;
+            counts[job.table] = changes("units of " + job.table, other.path(), words);
+        }
+        Finished found;
+        int cuts = 0;
+        do {
+            const bool cut = cuts < 3;
+            const long when = 1 + pick(counts[job.table]);
+            found = Running(folder.path(), words, shim(cut ? "power" : "none", when)).wait();
+            cuts += cut ? 1 : 0;
+            what_ = fmt::format("{} power cuts, the last at change {}", cuts, when);
+        } while (found.code == 128 + SIGKILL && ++killed_ > 0);
+        require(found.code == 0, "it failed by itself", found.err);
+        require(read_file(folder / job.table) == job.expected,
+                "another table than that of one process");
+        require_nothing_hidden(folder.path(), "later");
+    }
+
     /// One of the ranks sleeps longer than the others work; nobody takes its unit away.
     void stopped() {
         const Job& job = any_job();
@@ -612,12 +657,11 @@ class Faults {
             count.back() = other / "table";
             most = changes("export of a file", other.path(), count);
         }
-        const char* faults[] = {"kill", "torn", "full", "once", "term"};
-        const std::string fault = faults[pick(5)];
+        const std::string fault = any_fault();
         const long when = 1 + pick(most);
         what_ += fmt::format(", {} at change {} of {}", fault, when, most);
         const Finished found = Running(place.folder.path(), words("2"), shim(fault, when)).wait();
-        ended_well(found, fault == "kill" || fault == "torn");
+        ended_well(found, kills(fault));
         const std::string now = read_file(out);
         require(now == expected[1] || (now == expected[0] && found.code != 0),
                 "neither the old file nor the new one");
@@ -659,13 +703,12 @@ class Faults {
             changes(key, other.path(), {"merge", other / "out"});
         }
         parts(place.out);
-        const char* faults[] = {"kill", "torn", "full", "once", "term"};
-        const std::string fault = faults[pick(5)];
+        const std::string fault = any_fault();
         const long when = 1 + pick(counted_[key]);
         what_ = fmt::format("{}, {} at change {} of {}", key, fault, when, counted_[key]);
         const Words words = {"merge", place.out.string()};
         const Finished found = Running(place.folder.path(), words, shim(fault, when)).wait();
-        ended_well(found, fault == "kill" || fault == "torn");
+        ended_well(found, kills(fault));
         require_mine(place.result, "at once");
         const auto is_merged = [&] {
             return read_file(place.result / c.decides) == expected[c.name];

@@ -1,11 +1,16 @@
 /// Preloaded into tsdiag: injects a fault at its N-th file change.
 ///
-///     TSDIAG_FAULT_AT=N  TSDIAG_FAULT=kill|torn|full|once|term  TSDIAG_FAULT_COUNT=FILE
+///     TSDIAG_FAULT_AT=N  TSDIAG_FAULT=kill|torn|power|full|once|term  TSDIAG_FAULT_COUNT=FILE
 ///
-/// kill: the process ends before the change; torn: half of a write is done, then it ends; full:
-/// this and all later changes that need space fail with ENOSPC; once: only this one does; term: the
-/// process gets SIGTERM, and the writer goes on while another thread cleans up.  The number
-/// of changes is written to FILE at the end.
+/// kill: the process ends before the change; torn: half of a write is done, then it ends; power: it
+/// ends before the change, and what was written and not yet synchronised is not on the disk (cut
+/// off, or zeros, or half of it); full: this and all later changes that need space fail with
+/// ENOSPC; once: only this one does; term: the process gets SIGTERM, and the writer goes on while
+/// another thread cleans up.  The number of changes is written to FILE at the end, and how many
+/// files, and names of files, a power cut after that end would take.
+///
+/// Of a power cut: names reach the disk in the order in which they were made, as in a journal; a
+/// synchronised folder has reached it with all names before.
 ///
 ///     TSDIAG_CLOCK=S      the clock is S seconds ahead of the file system's
 #include <dlfcn.h>
@@ -23,12 +28,14 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <mutex>
+#include <vector>
 
 namespace {
 
 std::atomic<long> changes{0};
 long fault_at = -1;
-enum class Fault { none, kill, torn, full, once, term } fault = Fault::none;
+enum class Fault { none, kill, torn, power, full, once, term } fault = Fault::none;
 bool active = false;
 
 template <class F>
@@ -37,6 +44,84 @@ F* real(const char* name) {
 }
 
 void die() { syscall(SYS_kill, getpid(), SIGKILL); }
+
+/// A file that was written, by a descriptor of its own.
+struct Written {
+    dev_t device;
+    ino_t inode;
+    int file;
+    off_t durable;  ///< bytes that reached the disk
+    bool waits;     ///< others were written since
+};
+struct Disk {
+    std::mutex mutex;
+    std::vector<Written> files;
+    long names = 0;  ///< made since a folder was synchronised
+};
+Disk& disk() {
+    static Disk& instance = *new Disk;  // written to until the end
+    return instance;
+}
+
+bool is_output(int file) {
+    struct stat about {};
+    return file > 2 && fstat(file, &about) == 0 && S_ISREG(about.st_mode);
+}
+
+/// Before bytes are written.
+void writes(int file) {
+    struct stat about {};
+    if (!active || !is_output(file) || fstat(file, &about) != 0) return;
+    const std::lock_guard guard(disk().mutex);
+    for (Written& one : disk().files)
+        if (one.device == about.st_dev && one.inode == about.st_ino) {
+            if (!one.waits) one.durable = about.st_size;
+            one.waits = true;
+            return;
+        }
+    char name[64];
+    snprintf(name, sizeof name, "/proc/self/fd/%d", file);
+    const int own = int(syscall(SYS_openat, AT_FDCWD, name, O_WRONLY | O_CLOEXEC));
+    if (own >= 0) disk().files.push_back({about.st_dev, about.st_ino, own, about.st_size, true});
+}
+void makes_a_name() {
+    const std::lock_guard guard(disk().mutex);
+    ++disk().names;
+}
+void synchronises(int file) {
+    struct stat about {};
+    if (!active || fstat(file, &about) != 0) return;
+    const std::lock_guard guard(disk().mutex);
+    if (S_ISDIR(about.st_mode)) disk().names = 0;
+    for (Written& one : disk().files)
+        if (one.device == about.st_dev && one.inode == about.st_ino) one.waits = false;
+}
+/// Files that still have a name, and bytes that did not reach the disk.
+long waiting_files() {
+    long count = 0;
+    struct stat about {};
+    for (const Written& one : disk().files)
+        count += one.waits && fstat(one.file, &about) == 0 && about.st_nlink > 0 ? 1 : 0;
+    return count;
+}
+void lose_what_waits() {
+    const std::lock_guard guard(disk().mutex);
+    struct stat about {};
+    for (const Written& one : disk().files) {
+        if (!one.waits || fstat(one.file, &about) != 0) continue;
+        static const char zeros[4096] = {};
+        if (fault_at % 3 == 0)
+            syscall(SYS_ftruncate, one.file, one.durable);
+        else if (fault_at % 3 == 1)
+            syscall(SYS_ftruncate, one.file, one.durable + (about.st_size - one.durable) / 2);
+        else
+            for (off_t at = one.durable; at < about.st_size; at += off_t(sizeof zeros)) {
+                const off_t left = about.st_size - at;
+                const size_t some = left < off_t(sizeof zeros) ? size_t(left) : sizeof zeros;
+                syscall(SYS_pwrite64, one.file, zeros, some, at);
+            }
+    }
+}
 
 bool is_main_thread() { return syscall(SYS_gettid) == getpid(); }
 
@@ -65,7 +150,8 @@ bool fails(bool needs_space, bool* tears = nullptr) {
     if (!active) return false;
     const long now = ++changes;
     if (fault == Fault::term && now == fault_at && is_main_thread()) interrupt();
-    if (fault == Fault::kill && now == fault_at) die();
+    if (fault == Fault::power && now == fault_at) lose_what_waits();
+    if ((fault == Fault::kill || fault == Fault::power) && now == fault_at) die();
     if (fault == Fault::torn && now == fault_at) {
         if (!tears) die();
         *tears = true;
@@ -77,17 +163,13 @@ bool fails(bool needs_space, bool* tears = nullptr) {
     return true;
 }
 
-bool is_output(int file) {
-    struct stat about {};
-    return file > 2 && fstat(file, &about) == 0 && S_ISREG(about.st_mode);
-}
-
 __attribute__((constructor)) void begin() {
     active = strcmp(program_invocation_short_name, "tsdiag") == 0;
     if (const char* at = getenv("TSDIAG_FAULT_AT")) fault_at = atol(at);
     const char* kind = getenv("TSDIAG_FAULT");
     if (kind && strcmp(kind, "kill") == 0) fault = Fault::kill;
     if (kind && strcmp(kind, "torn") == 0) fault = Fault::torn;
+    if (kind && strcmp(kind, "power") == 0) fault = Fault::power;
     if (kind && strcmp(kind, "full") == 0) fault = Fault::full;
     if (kind && strcmp(kind, "once") == 0) fault = Fault::once;
     if (kind && strcmp(kind, "term") == 0) fault = Fault::term;
@@ -98,7 +180,7 @@ __attribute__((destructor)) void end() {
     if (!active || !name) return;
     active = false;
     if (FILE* out = fopen(name, "w")) {
-        fprintf(out, "%ld\n", changes.load());
+        fprintf(out, "%ld %ld %ld\n", changes.load(), waiting_files(), disk().names);
         fclose(out);
     }
 }
@@ -140,6 +222,7 @@ ssize_t write(int file, const void* bytes, size_t count) {
         syscall(SYS_write, file, bytes, count / 2);
         die();
     }
+    writes(file);
     return real<ssize_t(int, const void*, size_t)>("write")(file, bytes, count);
 }
 ssize_t writev(int file, const iovec* parts, int count) {
@@ -149,11 +232,19 @@ ssize_t writev(int file, const iovec* parts, int count) {
         syscall(SYS_write, file, parts[0].iov_base, parts[0].iov_len / 2);
         die();
     }
+    writes(file);
     return real<ssize_t(int, const iovec*, int)>("writev")(file, parts, count);
+}
+ssize_t sendfile(int to, int from, off_t* at, size_t count) {
+    if (is_output(to) && fails(true)) return -1;
+    writes(to);
+    return real<ssize_t(int, int, off_t*, size_t)>("sendfile")(to, from, at, count);
 }
 int fsync(int file) {
     fails(false);
-    return real<int(int)>("fsync")(file);
+    const int result = real<int(int)>("fsync")(file);
+    if (result == 0) synchronises(file);
+    return result;
 }
 int ftruncate(int file, off_t size) {
     fails(false);
@@ -165,6 +256,7 @@ int ftruncate64(int file, off64_t size) {
 }
 int rename(const char* from, const char* to) {
     if (fails(true)) return -1;
+    makes_a_name();
     return real<int(const char*, const char*)>("rename")(from, to);
 }
 int renameat2(int a, const char* from, int b, const char* to, unsigned flags) {
@@ -173,11 +265,13 @@ int renameat2(int a, const char* from, int b, const char* to, unsigned flags) {
         errno = EINVAL;
         return -1;
     }
+    makes_a_name();
     return real<int(int, const char*, int, const char*, unsigned)>("renameat2")(a, from, b, to,
                                                                                 flags);
 }
 int link(const char* from, const char* to) {
     if (fails(true)) return -1;
+    makes_a_name();
     return real<int(const char*, const char*)>("link")(from, to);
 }
 int mkdir(const char* path, mode_t mode) {
