@@ -143,7 +143,8 @@ struct RunOptions : ProbeChoices {
     /// Adds values to the metrics of one trial, from its own table.  Called concurrently.
     std::function<void(const Table& trial, Sink& out)> derive = {};
     std::uint64_t seed = 0;
-    Index update = 0;  ///< of the training that measures, as of `RunSettings`
+    /// What attentions draw; else by the seed, as in the first update of a training.
+    std::optional<Draws> draws = {};
     /// lm, mlm[:ID], classify[:C], square or vjp, see docs/metrics.md; empty: no gradients
     std::string loss;
     std::string

@@ -294,6 +294,14 @@ struct OutputHead {
     double cap = 0;          ///< > 0: then cap tanh(logit / cap) [GEMMA2]
 };
 
+/// What the attentions of a checkpoint drew at random: features, hashes, blocks, samples.
+struct Draws {
+    std::uint64_t seed = 0;  ///< of `weights_rng`, trial 0
+    Index updates = 0;       ///< of the training so far; some draw again as it grows
+    /// The update whose draws the weights have last met, from 0.
+    Index last() const { return updates > 0 ? updates - 1 : 0; }
+};
+
 struct ModelSpec {
     std::string family;         ///< "bert", "gpt2", ...
     std::string name;           ///< for display: "BERT, 12 layers, d = 768, 12 heads"
@@ -335,7 +343,8 @@ struct ModelSpec {
     ClassSpec class_attention;
     OutputHead head;
 
-    bool trained = true;                                     ///< read from a file, not drawn
+    bool trained = true;         ///< read from a file, not drawn
+    std::optional<Draws> draws;  ///< where the file tells them; else those of the run's seed
     std::vector<std::string> recognised, ignored, defaults;  ///< lines for the user and run.json
     std::vector<std::string>
         warnings;  ///< sentences: what was assumed, and what was ignored on request
@@ -346,10 +355,11 @@ struct ModelSpec {
     Json json() const;                  ///< these, its names, and the lines for the user
     Index width_of(Index layer) const;  ///< d of that layer; of the number of layers: behind them
     Index last_width() const { return width_of(Index(blocks.size())); }
-    Index patches() const;        ///< of an image
-    Index position_rows() const;  ///< of the table `embed.position`
-    NormKind last_norm() const;   ///< the kind of `final_norm`
-    Index hard_limit() const;     ///< of the tokens, where a table of positions ends; 0: none
+    Index patches() const;         ///< of an image
+    Index position_rows() const;   ///< of the table `embed.position`
+    NormKind last_norm() const;    ///< the kind of `final_norm`
+    bool draws_at_random() const;  ///< does an attention?
+    Index hard_limit() const;      ///< of the tokens, where a table of positions ends; 0: none
 };
 
 /// A state that layers emit, and the one that xi and r at it are measured from; empty: none.
@@ -363,16 +373,14 @@ std::vector<Stage> stages_of(const BlockSpec& block);
 /// them.
 std::vector<std::string_view> all_stages();
 
-namespace model {
-class Step;
-}
+class FurtherStep;  // src/model/steps/step.hpp
 /// A step that a layer of any family may have besides attention and feed-forward: x -> step(x),
 /// which the layer emits as the stage `name`.
 struct StepEntry {
     std::string_view name, description, source;
     std::span<const NamedOption> options = {};
     /// Throws `UsageError` where `block` cannot have it.
-    std::unique_ptr<model::Step> (*make)(const BlockSpec& block, const StepSpec& spec) = nullptr;
+    std::unique_ptr<FurtherStep> (*make)(const BlockSpec& block, const StepSpec& spec) = nullptr;
 };
 std::span<const StepEntry* const> further_steps();
 /// NAME:OPTION=VALUE, some of them with "+" between; at=ffn or at=end is an option of each.  Throws

@@ -90,7 +90,8 @@ class Reader {
     void add_learned(Names& names);
     void add_step_parameters(Names& names);
     void read_steps(const std::string& text, BlockSpec& block) const;
-    void require_known_keys(const Json& said) const;
+    Draws read_draws(const Json& said) const;
+    void require_known_keys(const Json& said, bool of_layer) const;
 
     const Checkpoint& file_;
     const DetectOptions& options_;

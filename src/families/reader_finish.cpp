@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <set>
 #include <unordered_map>
 #include <utility>
@@ -254,17 +255,26 @@ std::vector<std::string> rules(const ModelSpec& spec) {
             b.deesc.past ? ", by the mean over the tokens so far" : "",
             b.deesc.learned ? "learned" : fmt::format("{:.6g}", b.deesc.tau)));
     if (!b.steps.empty()) out.push_back("further steps of a layer: " + steps_text(b));
+    if (spec.draws)
+        out.push_back(
+            fmt::format("what its attention draws at random is that of seed {}, after {} "
+                        "updates of its training",
+                        spec.draws->seed, spec.draws->updates));
     return out;
 }
 
-/// Checks the keys that write_model adds to the family's.
-void Reader::require_known_keys(const Json& said) const {
-    constexpr std::array known{
-        "attention", "attention_options", "causal",        "window", "placement",   "deesc",
-        "deesc_at",  "deesc_mean",        "memory_tokens", "layers", "output_norm", "steps"};
+/// Checks the keys that write_model adds to the family's: `said` of the model, or of one layer.
+void Reader::require_known_keys(const Json& said, bool of_layer) const {
+    constexpr std::array layer{
+        "attention", "attention_options", "causal",     "window", "placement",
+        "deesc",     "deesc_at",          "deesc_mean", "steps",  "output_norm"};
+    constexpr std::array model{"memory_tokens", "layers", "draws"};
     if (!said.is_object()) return;
+    const auto known = [](const auto& all, const std::string& key) {
+        return std::ranges::find(all, key) != all.end();
+    };
     for (const auto& [key, value] : said.object())
-        if (std::ranges::find(known, key) == known.end())
+        if (!known(layer, key) && (of_layer || !known(model, key)))
             refuse(fmt::format("'tsdiag' of its configuration has the unknown key '{}'", key));
 }
 
@@ -284,14 +294,14 @@ void Reader::apply_own_keys() {
     if (layers.is_array() && layers.array().size() != spec.blocks.size())
         refuse(fmt::format("its configuration has the attention of {} layers, but it has {}",
                            layers.array().size(), spec.blocks.size()));
-    require_known_keys(own);
+    require_known_keys(own, false);
     if (layers.is_array() && !own["steps"].is_null())
         refuse("'tsdiag' of its configuration has 'steps' beside 'layers', which have their own");
     for (std::size_t l = 0; l < spec.blocks.size(); ++l) {
         BlockSpec& b = spec.blocks[l];
         const bool listed = layers.is_array() && l < layers.array().size();
         const Json& said = listed ? layers.array()[l] : own;
-        require_known_keys(said);
+        require_known_keys(said, listed);
         if (said["attention"].is_string() && said["attention"].string() != b.attention.variant) {
             b.attention.variant = said["attention"].string();
             b.attention.options.clear();  // those of the family's own attention
@@ -319,6 +329,20 @@ void Reader::apply_own_keys() {
     if (own["attention"].is_string()) attention(own["attention"].string());  // or throw
     if (own["memory_tokens"].is_integer()) spec.memory_tokens = own["memory_tokens"].integer();
     if (options_.memory_tokens > 0) spec.memory_tokens = options_.memory_tokens;
+    if (!own["draws"].is_null()) spec.draws = read_draws(own["draws"]);
+}
+
+Draws Reader::read_draws(const Json& said) const {
+    Draws draws;
+    const Json &seed = said["seed"], &updates = said["updates"];
+    const std::string digits = seed.is_string() ? seed.string() : std::string();
+    const char* end = digits.data() + digits.size();
+    const auto [read, error] = std::from_chars(digits.data(), end, draws.seed);
+    if (digits.empty() || read != end || error != std::errc() || !updates.is_integer() ||
+        updates.integer() < 0 || updates.integer() > 1'000'000'000'000'000)
+        refuse("'draws' of its configuration is not a seed, in digits, and the number of updates");
+    draws.updates = updates.integer();
+    return draws;
 }
 
 /// What the attention of the configuration learns, beside the queries.

@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "steps/step.hpp"
+#include "tsdiag/attention.hpp"
 #include "tsdiag/error.hpp"
 
 namespace tsdiag {
@@ -179,6 +180,13 @@ Index ModelSpec::position_rows() const {
 
 NormKind ModelSpec::last_norm() const {
     return final_norm_kind.value_or(blocks.empty() ? NormKind::layer : blocks.back().norm.kind);
+}
+
+bool ModelSpec::draws_at_random() const {
+    return std::ranges::any_of(blocks, [](const BlockSpec& block) {
+        return std::ranges::any_of(attention(block.attention.variant).options,
+                                   [](const NamedOption& one) { return one.name == "seed"; });
+    });
 }
 
 Index ModelSpec::hard_limit() const { return positions == Positions::learned ? max_tokens : 0; }

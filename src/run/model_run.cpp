@@ -108,7 +108,12 @@ std::vector<Input> ModelRun::inputs(Index trial) const {
 void ModelRun::measure(Index trial, Samples chosen, Measurement& measurement,
                        const Tell& tell) const {
     RunSettings settings = settings_;
-    settings.rng = weights_rng(context_.options.seed, context_.options.redraw.empty() ? trial : 0);
+    if (const std::optional<Draws>& draws = subject_.spec().draws) {
+        settings.rng = weights_rng(draws->seed, 0);
+        settings.update = draws->last();
+    } else
+        settings.rng =
+            weights_rng(context_.options.seed, context_.options.redraw.empty() ? trial : 0);
     settings.progress = [&](Index done, Index total) { tell("measure", done, total); };
     const Model model(subject_.spec(), weights(trial), context_.backend, type_);
     std::vector<Input> all = inputs(trial);

@@ -158,8 +158,9 @@ RunSettings run_settings(const RunContext& context, const RunSizes& sizes,
                          Index concurrent_trials) {
     const RunOptions& options = context.options;
     RunSettings settings;
-    settings.rng = weights_rng(options.seed, 0);
-    settings.update = options.update;
+    const Draws draws = options.draws.value_or(Draws{.seed = options.seed});
+    settings.rng = weights_rng(draws.seed, 0);
+    settings.update = draws.last();
     settings.memory = row_budget(context, sizes, concurrent_trials);
     settings.first_layer = options.first_layer;
     settings.last_layer = options.last_layer;

@@ -103,12 +103,12 @@ Json identity_of(const TrainOptions& o, const ModelSpec& spec, const std::string
     out.set("beta1", o.adam.beta1).set("beta2", o.adam.beta2).set("eps", o.adam.eps);
     out.set("decay", o.adam.decay).set("clip", o.clip).set("dropout", o.dropout);
     out.set("seed", Json(o.seed));
-    const auto draws = [](const BlockSpec& b) {
-        return std::ranges::any_of(attention(b.attention.variant).options,
-                                   [](const AttentionOption& one) { return one.name == "seed"; });
-    };
     // Older states, which lack it, go on from other draws.
-    if (std::ranges::any_of(spec.blocks, draws)) out.set("draws", "by seed and update");
+    if (spec.draws)
+        out.set("draws",
+                fmt::format("of seed {} after {} updates", spec.draws->seed, spec.draws->updates));
+    else if (spec.draws_at_random())
+        out.set("draws", "by seed and update");
     out.set("eval_every", o.eval_every).set("eval_samples", o.eval_samples);
     out.set("probe_every", o.probe_every).set("probe_samples", o.probe_samples);
     return std::move(out.set("probes", std::move(probes)));

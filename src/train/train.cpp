@@ -88,6 +88,7 @@ class Training {
           data_(open_data(options.data, loss_)),
           subject_(subject_for(options.subject, *data_)),
           spec_(checked_spec()),
+          draws_(spec_.draws.value_or(Draws{.seed = options.seed})),
           fit_{spec_, backend_, weight_type, settled_tokens()},
           together_(samples_together(spec_, fit_.tokens, options.batch, backend_)),
           parameters_(std::make_shared<Parameters>()),
@@ -247,8 +248,8 @@ class Training {
             each_group(options_.batch, [&](Index first, Index count) -> std::function<void()> {
                 Examples some;
                 StepSettings settings{.dropout = options_.dropout,
-                                      .attention_rng = weights_rng(options_.seed, 0),
-                                      .update = step - 1};
+                                      .attention_rng = weights_rng(draws_.seed, 0),
+                                      .update = drawn(step).last()};
                 for (Index b = first; b < first + count; ++b) {
                     some.add(complete(
                         data_->training(fit_, rng_.fork("data"), (step - 1) * options_.batch + b)));
@@ -369,15 +370,14 @@ class Training {
         RunOptions run;
         run.probes = options_.probes;
         run.seed = options_.seed;
-        run.update = last_update(step);
+        run.draws = drawn(step);
         StepSink sink(result_.table, step);
         measure(model, inputs, losses, run, backend_, weight_type, sink);
         folder_.add(result_.table);
     }
 
-    /// Of the first `step` ones, from 0: what attentions drew in it, evaluations and probes have
-    /// too.
-    static Index last_update(Index step) { return std::max<Index>(step - 1, 0); }
+    /// What attentions drew in update `step`; evaluations and probes after it have it, too.
+    Draws drawn(Index step) const { return {draws_.seed, draws_.updates + step}; }
 
     void evaluate(const Model& model, Index step) {
         Evaluation row{.step = step};
@@ -391,8 +391,8 @@ class Training {
             const StepResult found = model.step(examples.inputs, examples.losses,
                                                 {.gradients = false,
                                                  .hits = true,
-                                                 .attention_rng = weights_rng(options_.seed, 0),
-                                                 .update = last_update(step)});
+                                                 .attention_rng = weights_rng(draws_.seed, 0),
+                                                 .update = drawn(step).last()});
             std::vector<Index> labels;
             const std::size_t step_of_labels = data_->pairs() ? 2 : 1;
             for (std::size_t i = 0; data_->classes() > 0 && i < examples.losses.size();
@@ -454,7 +454,11 @@ class Training {
         return step;
     }
 
-    void save(Index step) { warn(folder_.save(step, spec_, *parameters_, optimiser_, identity())); }
+    void save(Index step) {
+        ModelSpec spec = spec_;
+        spec.draws = drawn(step);
+        warn(folder_.save(step, spec, *parameters_, optimiser_, identity()));
+    }
 
     void warn(const std::string& text) {
         if (!text.empty() && std::ranges::find(warnings_, text, &Json::string) == warnings_.end())
@@ -477,6 +481,7 @@ class Training {
     std::unique_ptr<Data> data_;
     Subject subject_;
     const ModelSpec& spec_;
+    Draws draws_;  ///< before the first step
     Fit fit_;
     Index together_;  ///< samples per forward and backward pass
     std::shared_ptr<Parameters> parameters_;

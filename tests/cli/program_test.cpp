@@ -273,27 +273,43 @@ TEST(Probe, AFlashThatIsDrawnHasAttentionAndSaysWhereAGroupIsTooLong) {
 }
 
 /// Of a checkpoint and one input, the seed of the run decides what its attention draws.
-TEST(Probe, TheSeedDecidesWhatAnAttentionDraws) {
+TEST(Probe, TheFileOrTheSeedDecidesWhatAnAttentionDraws) {
     TemporaryDirectory folder;
     std::ofstream(folder / "ids.txt") << "3 1 4 1 5 9 2 6\n";
-    const auto table = [&](const std::string& attention, const char* seed) {
-        const std::string model = "random:bert-base,layers=1,d=16,heads=2,vocab=50,tokens=8";
-        EXPECT_EQ(
-            tsdiag(folder, {"init", model + ",attention=" + attention, "-o", "model", "--force"})
-                .code,
-            0);
+    const auto table = [&](const char* model, const char* seed) {
         const Finished found =
-            tsdiag(folder, probe_words("model", {"--force", "--seed", seed, "--input",
-                                                 "ids:ids.txt", "--probes", "core"}));
+            tsdiag(folder, probe_words(model, {"--force", "--seed", seed, "--input", "ids:ids.txt",
+                                               "--probes", "core"}));
         EXPECT_EQ(found.code, 0) << found.err;
         return read_file(folder / "out/metrics.csv");
     };
+    const auto init = [&](const std::string& attention) {
+        const std::string model = "random:bert-base,layers=1,d=16,heads=2,vocab=50,tokens=8";
+        EXPECT_EQ(tsdiag(folder, {"init", model + ",attention=" + attention, "-o", "model",
+                                  "--force", "--seed", "1"})
+                      .code,
+                  0);
+    };
+    // As in a file of another tool.
+    const auto forget = [&] {
+        Json config = Json::parse(read_file(folder / "model/config.json"), "config.json"), own;
+        for (const auto& [key, value] : config["tsdiag"].object())
+            if (key != "draws") own.set(key, value);
+        write_file(folder / "model/config.json", config.set("tsdiag", own).dump());
+    };
     for (const char* attention : {"performer,features=3", "reformer,chunk=2,rounds=1",
                                   "bigbird,block=1,random=1,global=0,neighbours=0"}) {
-        EXPECT_EQ(table(attention, "1"), table(attention, "1")) << attention;
-        EXPECT_NE(table(attention, "1"), table(attention, "2")) << attention;
+        SCOPED_TRACE(attention);
+        init(attention);
+        const std::string own = table("model", "1");
+        EXPECT_EQ(own, table("model", "2"));
+        forget();
+        EXPECT_EQ(own, table("model", "1"));
+        EXPECT_NE(own, table("model", "2"));
     }
-    EXPECT_EQ(table("softmax", "1"), table("softmax", "2"));
+    init("softmax");
+    forget();
+    EXPECT_EQ(table("model", "1"), table("model", "2"));
 }
 
 TEST(Probe, TheSameSeedGivesTheSameFiles) {

@@ -88,6 +88,42 @@ TEST(TrainCommand, ItsCheckpointsAreMeasuredAsTheTrainingMeasuredThem) {
     EXPECT_THAT(changed.err, HasSubstr("which has changed since"));
 }
 
+/// Features that are drawn again every second update are probed as the training drew them last,
+/// and a further training begins with them, whatever its seed is.
+TEST(TrainCommand, ItsCheckpointsTellWhatAttentionsDrew) {
+    TemporaryDirectory folder;
+    const auto train = [&](const std::string& model, const char* seed, const char* out) {
+        std::vector<std::string> line =
+            words({"--probe-every", "2", "--probe-samples", "2", "--probes", "t_sim,fro", "--seed",
+                   seed, "-o", out, "--force"});
+        line[1] = model;
+        const Finished found = tsdiag(folder, line);
+        EXPECT_EQ(found.code, 0) << found.err;
+        return values(read_file(folder.path() / out / "metrics.csv"));
+    };
+    const auto at_step = [](const auto& all, const std::string& step) {
+        std::map<std::string, std::string> of;
+        for (const auto& [where, value] : all)
+            if (where.starts_with(step + " ")) of[where.substr(step.size())] = value;
+        return of;
+    };
+    const std::string model = "random:gpt2,layers=1,d=8,heads=2,attention=";
+    for (const char* attention : {"performer,features=3,redraw=2", "reformer,chunk=2,rounds=1"}) {
+        SCOPED_TRACE(attention);
+        const auto trained = train(model + attention, "7", "run");
+        const Finished found = tsdiag(folder, {"probe", "run", "--no-report", "--probes",
+                                               "t_sim,fro", "-o", "out", "--force"});
+        ASSERT_EQ(found.code, 0) << found.err;
+        const auto probed = values(read_file(folder / "out/metrics.csv"));
+        EXPECT_GT(probed.size(), 8u);
+        for (const auto& [where, value] : probed) EXPECT_EQ(trained.at(where), value) << where;
+        const auto further = train("run/checkpoints/step-4", "8", "further");
+        EXPECT_EQ(at_step(further, "0"), at_step(trained, "4"));
+        const Finished inspected = tsdiag(folder, {"inspect", "run/checkpoints/step-2"});
+        EXPECT_THAT(inspected.out, HasSubstr("that of seed 7, after 2 updates of its training"));
+    }
+}
+
 /// Drawn, written, read, trained on and probed.
 TEST(TrainCommand, KeepsTheLearnedScaleOfAPolynomial) {
     TemporaryDirectory folder;

@@ -159,6 +159,31 @@ TEST(Detect, FindsTheLearnedScaleOfThePolynomialThatItsConfigurationNames) {
     EXPECT_THAT(detection_error<FormatError>(*file, with_heads(2)), HasSubstr(name));
 }
 
+/// What `init` and `train` add to a configuration: draws of the model, not of a layer.
+TEST(Detect, ReadsWhatAttentionsDrew) {
+    const auto with_own = [](const std::string& own) {
+        const std::string config =
+            R"({"model_type": "bert", "num_attention_heads": 2, "tsdiag": )" + own + "}";
+        return with_config(config.c_str());
+    };
+    const Architecture found = detect(
+        *tiny_bert(), with_own(R"({"draws": {"seed": "18446744073709551615", "updates": 12}})"));
+    EXPECT_EQ(found.spec.draws->seed, ~std::uint64_t{0});
+    EXPECT_EQ(found.spec.draws->last(), 11);
+    EXPECT_EQ(Draws{}.last(), 0);
+    for (const char* said :
+         {R"({"seed": 3, "updates": 1})", R"({"seed": "3"})", R"({"seed": "3x", "updates": 1})",
+          R"({"seed": "", "updates": 1})", R"({"seed": "3", "updates": -1})", R"("3")",
+          R"({"seed": "18446744073709551616", "updates": 1})"})
+        EXPECT_THAT(detection_error<FormatError>(
+                        *tiny_bert(), with_own(std::string(R"({"draws": )") + said + "}")),
+                    HasSubstr("'draws' of its configuration"))
+            << said;
+    EXPECT_THAT(detection_error<FormatError>(*tiny_bert(), with_own(R"({"layers": [{}, {"draws":
+                    {"seed": "3", "updates": 1}}]})")),
+                HasSubstr("the unknown key 'draws'"));
+}
+
 TEST(Detect, SaysWhichLayerIsMissing) {
     auto file = tiny_bert();
     file->add("encoder.layer.3.output.LayerNorm.bias", {8});

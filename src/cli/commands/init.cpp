@@ -77,7 +77,9 @@ int InitCommand::run() const {
               .force = force});
     require_room(subject.spec(), model, directory.temporary());
     const auto weights = random_weights(subject.random, weights_rng(seed, 0), cpu(), Type::f32);
-    write_model(subject.spec(), *weights, directory.temporary());
+    ModelSpec spec = subject.spec();
+    spec.draws = Draws{.seed = seed};
+    write_model(spec, *weights, directory.temporary());
     directory.commit();
     print_json("init", Json().set("out", out));
     print(fmt::format("{}\n", printable(out)));

@@ -78,7 +78,7 @@ extern const StepEntry contranorm_step = {
         "lengths; of a causal layer row i has the tokens up to i",
     .source = "[CONTRANORM]",
     .options = model::contranorm_options,
-    .make = [](const BlockSpec& block, const StepSpec& spec) -> std::unique_ptr<model::Step> {
+    .make = [](const BlockSpec& block, const StepSpec& spec) -> std::unique_ptr<FurtherStep> {
         return std::make_unique<model::ContraNorm>(contranorm_step, block, spec);
     }};
 

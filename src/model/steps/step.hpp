@@ -85,8 +85,12 @@ class Step {
     const BlockSpec& block_;
 };
 
+}  // namespace tsdiag::model
+
+namespace tsdiag {
+
 /// A step of `further_steps()`: emits the state that it makes under its name.
-class FurtherStep : public Step {
+class FurtherStep : public model::Step {
   public:
     FurtherStep(const StepEntry& entry, const BlockSpec& block, const StepSpec& spec)
         : Step(block),
@@ -94,10 +98,12 @@ class FurtherStep : public Step {
           before_ffn_(spec.before_ffn),
           options_(entry.options, spec.options) {}
 
-    StepPlace place() const final { return before_ffn_ ? StepPlace::between : StepPlace::end; }
-    void stages(StageList& list) const final { list.state(entry_.name); }
+    model::StepPlace place() const final {
+        return before_ffn_ ? model::StepPlace::between : model::StepPlace::end;
+    }
+    void stages(model::StageList& list) const final { list.state(entry_.name); }
     void describe(Json&) const final {}  // with the others of the list
-    Tensor apply(StepRun& run, const Tensor& x) const final {
+    Tensor apply(model::StepRun& run, const Tensor& x) const final {
         const Tensor y = changed(x);
         run.emit(entry_.name, run.last_stage(), y);
         return y;
@@ -117,6 +123,10 @@ class FurtherStep : public Step {
     bool before_ffn_;
     OptionValues options_;
 };
+
+}  // namespace tsdiag
+
+namespace tsdiag::model {
 
 /// Those that `block` has, in the order of computation.
 std::vector<std::unique_ptr<Step>> steps_of(const BlockSpec& block);
