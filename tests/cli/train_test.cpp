@@ -117,10 +117,11 @@ TEST(TrainCommand, ItsCheckpointsTellWhatAttentionsDrew) {
         const auto probed = values(read_file(folder / "out/metrics.csv"));
         EXPECT_GT(probed.size(), 8u);
         for (const auto& [where, value] : probed) EXPECT_EQ(trained.at(where), value) << where;
-        const auto further = train("run/checkpoints/step-4", "8", "further");
+        const auto further = train("run/checkpoints/step-4", "7", "further");
         EXPECT_EQ(at_step(further, "0"), at_step(trained, "4"));
-        const Finished inspected = tsdiag(folder, {"inspect", "run/checkpoints/step-2"});
-        EXPECT_THAT(inspected.out, HasSubstr("that of seed 7, after 2 updates of its training"));
+        train("run/checkpoints/step-4", "8", "other");
+        const Finished inspected = tsdiag(folder, {"inspect", "other/checkpoints/step-2"});
+        EXPECT_THAT(inspected.out, HasSubstr("that of seed 7, after 6 updates"));
     }
 }
 

@@ -182,11 +182,13 @@ class Faults {
             Words environment = shim("none", -1);
             environment.push_back("TSDIAG_FAULT_COUNT=" + (count / "n"));
             Running(at, words, environment).wait();
-            long changes = 0, files = -1, names = -1;
-            std::istringstream(read_file(count / "n")) >> changes >> files >> names;
+            std::istringstream in(read_file(count / "n"));
+            long changes = 0, names = -1;
+            in >> changes >> names >> std::ws;
+            const std::string files(std::istreambuf_iterator<char>(in), {});
             what_ = key;
-            require(files == 0 && names == 0, "a power cut after its end takes",
-                    fmt::format("{} files, {} names", files, names));
+            require(files.empty() && names == 0, "a power cut after its end takes",
+                    fmt::format("{} names, {}", names, files));
             counted_[key] = std::max(1L, changes);
         }
         return counted_[key];

@@ -6,8 +6,8 @@
 /// ends before the change, and what was written and not yet synchronised is not on the disk (cut
 /// off, or zeros, or half of it); full: this and all later changes that need space fail with
 /// ENOSPC; once: only this one does; term: the process gets SIGTERM, and the writer goes on while
-/// another thread cleans up.  The number of changes is written to FILE at the end, and how many
-/// files, and names of files, a power cut after that end would take.
+/// another thread cleans up.  The number of changes is written to FILE at the end, and what a power
+/// cut after that end would take: how many names of files, and, a line each, files.
 ///
 /// Of a power cut: names reach the disk in the order in which they were made, as in a journal; a
 /// synchronised folder has reached it with all names before.
@@ -96,13 +96,17 @@ void synchronises(int file) {
     for (Written& one : disk().files)
         if (one.device == about.st_dev && one.inode == about.st_ino) one.waits = false;
 }
-/// Files that still have a name, and bytes that did not reach the disk.
-long waiting_files() {
-    long count = 0;
+/// Prints the files that still have a name, and bytes that did not reach the disk.
+void print_waiting_files(FILE* out) {
     struct stat about {};
-    for (const Written& one : disk().files)
-        count += one.waits && fstat(one.file, &about) == 0 && about.st_nlink > 0 ? 1 : 0;
-    return count;
+    char link[64], name[4096];
+    for (const Written& one : disk().files) {
+        if (!one.waits || fstat(one.file, &about) != 0 || about.st_nlink == 0) continue;
+        snprintf(link, sizeof link, "/proc/self/fd/%d", one.file);
+        const ssize_t length = readlink(link, name, sizeof name);
+        if (length > 6 && strncmp(name, "/proc/", 6) == 0) continue;
+        fprintf(out, "%.*s\n", int(length > 0 ? length : 0), name);
+    }
 }
 void lose_what_waits() {
     const std::lock_guard guard(disk().mutex);
@@ -180,7 +184,8 @@ __attribute__((destructor)) void end() {
     if (!active || !name) return;
     active = false;
     if (FILE* out = fopen(name, "w")) {
-        fprintf(out, "%ld %ld %ld\n", changes.load(), waiting_files(), disk().names);
+        fprintf(out, "%ld %ld\n", changes.load(), disk().names);
+        print_waiting_files(out);
         fclose(out);
     }
 }
