@@ -580,7 +580,7 @@ class Faults {
         Finished found;
         int cuts = 0;
         do {
-            const bool cut = cuts < 3;
+            const bool cut = cuts < 2;
             const long when = 1 + pick(counts[job.table]);
             found = Running(folder.path(), words, shim(cut ? "power" : "none", when)).wait();
             cuts += cut ? 1 : 0;
