@@ -2,13 +2,22 @@
 #include <source_location>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 /// The errors of the library.  A message is one sentence: where, what, found, expected, what to do.
 namespace tsdiag {
 
 class Error : public std::runtime_error {
   public:
-    using std::runtime_error::runtime_error;
+    /// Bytes 0 of a name in it, which would end the message, are shown as \0.
+    explicit Error(std::string message) : std::runtime_error(without_zeros(std::move(message))) {}
+
+  private:
+    static std::string without_zeros(std::string message) {
+        for (std::size_t at; (at = message.find('\0')) != std::string::npos;)
+            message.replace(at, 1, "\\0");
+        return message;
+    }
 };
 
 /// A malformed or unrecognised file.

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <exception>
 #include <map>
 #include <string>
 
 #include "tsdiag/error.hpp"
+#include "tsdiag/parallel.hpp"
 #include "visible.hpp"
 
 namespace tsdiag::variants {
@@ -103,17 +103,7 @@ class ScoreAttention final : public AttentionOperator {
             backend().matmul(of_head(out, head).row_range(first, rows).view(), block.p.view(),
                              of_head(v, head).row_range(0, columns).view(), Transpose::none, 1);
         };
-        std::exception_ptr failure;
-#pragma omp parallel for schedule(dynamic)
-        for (std::size_t i = 0; i < parts.size(); ++i) {
-            try {
-                make(parts[i]);
-            } catch (...) {
-#pragma omp critical(tsdiag_by_heads)
-                failure = std::current_exception();
-            }
-        }
-        if (failure) std::rethrow_exception(failure);
+        in_parallel(std::ssize(parts), [&](Index i) { make(parts[std::size_t(i)]); });
         return out;
     }
     /// P v of windows, those with equally many tokens at once, as heads of their own.

@@ -1,10 +1,10 @@
 #pragma once
 #include <algorithm>
-#include <exception>
 #include <span>
 #include <vector>
 
 #include "tsdiag/attention.hpp"
+#include "tsdiag/parallel.hpp"
 
 /// P of every head in host memory, and work over heads in parallel.
 namespace tsdiag::stored {
@@ -34,22 +34,11 @@ class Heads {
     std::vector<double> wide_;
 };
 
-/// out[k] = function(k) for k in [0, count) on all threads; the first exception is rethrown when
-/// all are done.
+/// out[k] = function(k) for k in [0, count) on all threads.
 template <class Out, class Function>
 std::vector<Out> for_each_head(Index count, const Function& function) {
     auto out = std::vector<Out>(std::size_t(count));
-    std::exception_ptr failure;
-#pragma omp parallel for schedule(dynamic) if (count > 1)
-    for (Index k = 0; k < count; ++k) {
-        try {
-            out[std::size_t(k)] = function(k);
-        } catch (...) {
-#pragma omp critical(tsdiag_stored_failure)
-            if (!failure) failure = std::current_exception();
-        }
-    }
-    if (failure) std::rethrow_exception(failure);
+    in_parallel(count, [&](Index k) { out[std::size_t(k)] = function(k); });
     return out;
 }
 

@@ -158,6 +158,10 @@ ZipArchive::ZipArchive(std::shared_ptr<const MappedFile> file, Bytes part)
     ByteReader reader(bytes_.subspan(directory.offset, directory.size),
                       path() + " (zip directory)");
     for (std::uint64_t i = 0; i < directory.count; ++i) read_entry(reader);
+    if (starts_with(bytes_.subspan(directory.offset + reader.position()), central_magic))
+        refuse(path(), fmt::format("has more zip entries than the {} of its end record. The file "
+                                   "is damaged; download or save it again.",
+                                   directory.count));
     std::uint64_t total = 0;
     for (const ZipEntry& entry : entries_) {
         total += entry.packed;  // cannot overflow: each is at most the size of the file

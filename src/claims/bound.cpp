@@ -8,6 +8,7 @@
 #include "search.hpp"
 #include "trials.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/parallel.hpp"
 #include "witness.hpp"
 
 namespace tsdiag::claim {
@@ -112,7 +113,7 @@ class BoundExamination {
         const Index first = how_.only.value_or(0);
         const Index count = how_.only ? 1 : how_.trials;
         auto ratios = std::vector<std::optional<double>>(std::size_t(count));
-        for_each_trial(count, [&](Index t) { ratios[std::size_t(t)] = trial(first + t); });
+        in_parallel(count, [&](Index t) { ratios[std::size_t(t)] = trial(first + t); });
         std::vector<double> defined;
         for (Index t = 0; t < count; ++t) {
             const std::optional<double>& r = ratios[std::size_t(t)];
@@ -152,7 +153,7 @@ class BoundExamination {
         auto tops = std::vector<Best>(std::size_t(how_.climbs));
         const Variables pattern = draw_at(rng, sizes);
         const Index evaluations = most_steps(pattern.count());
-        for_each_trial(how_.climbs, [&](Index s) {
+        in_parallel(how_.climbs, [&](Index s) {
             Rng stream = rng.fork(std::uint64_t(s));
             Variables v = draw_at(stream, sizes);
             std::vector<double> x = v.flat();

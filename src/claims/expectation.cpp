@@ -8,6 +8,7 @@
 #include "trials.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/intervals.hpp"
+#include "tsdiag/parallel.hpp"
 
 namespace tsdiag::claim {
 namespace {
@@ -27,7 +28,7 @@ Pair sample_of(const Mean& mean, const Rng& rng) {
 void draw_samples(Samples& s, const Mean& mean, const Check& how, Index from, Index to) {
     s.up.resize(std::size_t(to));
     if (mean.ratio) s.down.resize(s.up.size());
-    for_each_trial(from, to, [&](Index t) {
+    in_parallel(from, to, [&](Index t) {
         const Pair pair = sample_of(mean, trial_rng(how, mean.reading, t));
         for (const double v : pair)
             if (!std::isfinite(v)) refuse_nonfinite(how, mean.reading, t, v);

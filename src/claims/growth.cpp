@@ -7,6 +7,7 @@
 
 #include "trials.hpp"
 #include "tsdiag/intervals.hpp"
+#include "tsdiag/parallel.hpp"
 
 namespace tsdiag::claim {
 namespace {
@@ -31,7 +32,7 @@ void draw_samples(SamplesBySize& samples, const Growth& growth, const Check& how
     samples.resize(count);
     for (std::vector<double>& list : samples) list.resize(std::size_t(to));
     const Index more = to - from;
-    for_each_trial(Index(count) * more, [&](Index k) {
+    in_parallel(Index(count) * more, [&](Index k) {
         const std::size_t s = count - 1 - std::size_t(k / more);  // the largest size first
         const Index t = from + k % more, trial = trial_of(s, t, count);
         const double v = growth.sample(sizes[s], trial_rng(how, growth.reading, trial));

@@ -2,37 +2,11 @@
 #include <omp.h>
 
 #include <chrono>
-#include <exception>
 #include <vector>
 
 #include "tsdiag/claim.hpp"
 
 namespace tsdiag::claim {
-
-/// body(t) for t in [first, end), on all threads.  Results must be written by index.  The exception
-/// of the lowest trial is rethrown once all have ended.
-template <class Body>
-void for_each_trial(Index first, Index end, const Body& body) {
-    std::exception_ptr thrown;
-    Index thrown_at = end;
-#pragma omp parallel for schedule(dynamic)
-    for (Index t = first; t < end; ++t) {
-        try {
-            body(t);
-        } catch (...) {
-#pragma omp critical(tsdiag_claim_trial)
-            if (t < thrown_at) {
-                thrown_at = t;
-                thrown = std::current_exception();
-            }
-        }
-    }
-    if (thrown) std::rethrow_exception(thrown);
-}
-template <class Body>
-void for_each_trial(Index count, const Body& body) {
-    for_each_trial(0, count, body);
-}
 
 /// Sequential test: `how.trials` trials at the first look, four times as many at each next one, up
 /// to `how.looks` looks or a verdict.  examine(from, to) draws those in between and returns whether

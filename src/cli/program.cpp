@@ -134,10 +134,18 @@ void Program::show(std::string text) {
     chosen_ = text_.get();
 }
 
+/// The parser would take the next word for the value.
+void refuse_empty_values(const std::vector<std::string>& words) {
+    for (const std::string& word : words)
+        if (word.starts_with("--") && word.find('=') + 1 == word.size())
+            throw UsageError(fmt::format("{} expected a value behind '='.", word));
+}
+
 void Program::parse(const std::vector<std::string>& words) {
     const Added* first = words.empty() ? nullptr : added(words.front());
     const std::size_t own = first ? own_words(*first->entry, *first->app, words) : words.size();
     inner_.assign(words.begin() + Index(own), words.end());
+    refuse_empty_values({words.begin(), words.begin() + Index(own)});
     std::vector<std::string> parsed =
         with_settings(app_, {words.begin(), words.begin() + Index(own)});
     std::ranges::reverse(parsed);  // the library takes them from the end

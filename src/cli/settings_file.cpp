@@ -64,9 +64,11 @@ void append(std::vector<std::string>& out, const CLI::Option& option,
         if (values.front() == "true") out.push_back("--" + key_of(option));
         return;
     }
-    for (const std::string& value : values)
+    for (const std::string& value : values) {
+        if (value.empty()) throw UsageError(fmt::format("{}: is empty, expected a value.", where));
         out.push_back(option.get_positional() ? value
                                               : fmt::format("--{}={}", key_of(option), value));
+    }
 }
 
 /// The values of an entry as words.
@@ -89,7 +91,6 @@ std::vector<std::string> values_of(const toml::node& node, const std::string& wh
 void append_table(std::vector<std::string>& out, const toml::table& table, const CLI::App& app,
                   const std::string& file, const std::vector<std::string>& words) {
     for (const auto& [name, node] : table) {
-        if (node.is_table()) continue;  // the section of a command
         const std::string key(name.str()), where = fmt::format("--settings {}: {}", file, key);
         const CLI::Option* const option = option_of(app, key);
         if (!option || key == settings_name || key == print_name || key == "help") {
@@ -105,6 +106,11 @@ void append_table(std::vector<std::string>& out, const toml::table& table, const
     }
 }
 
+/// Is it the section of a command, this one or another?
+bool is_section(const CLI::App& app, const toml::node& node, const std::string& name) {
+    return node.is_table() && app.get_parent()->get_subcommand_no_throw(name) != nullptr;
+}
+
 std::vector<std::string> words_of(const std::string& file, const CLI::App& app,
                                   const std::vector<std::string>& words) {
     const std::string text = file_text(file, "a settings file (TOML)", longest_settings);
@@ -114,7 +120,7 @@ std::vector<std::string> words_of(const std::string& file, const CLI::App& app,
         toml::table mine;  // the section of the command prevails
         if (const toml::table* own = all[app.get_name()].as_table()) mine = *own;
         for (const auto& [name, node] : all)
-            if (!node.is_table()) mine.insert(name, node);
+            if (!is_section(app, node, std::string(name.str()))) mine.insert(name, node);
         append_table(out, mine, app, file, words);
     } catch (const toml::parse_error& error) {
         throw UsageError(fmt::format("--settings {}: line {}: {}.", file, error.source().begin.line,

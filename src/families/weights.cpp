@@ -7,6 +7,7 @@
 
 #include "names.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/parallel.hpp"
 
 /// Weights read from a checkpoint, tensor by tensor.
 namespace tsdiag {
@@ -26,15 +27,14 @@ template <class T>
 void widen_transposed(const RawTensor& raw, std::span<T> out) {
     const Index in = raw.shape[0], columns = raw.shape[1];
     constexpr Index chunk = 32;
-#pragma omp parallel for schedule(static)
-    for (Index first = 0; first < in; first += chunk) {
-        const Index count = std::min(chunk, in - first);
+    in_parallel((in + chunk - 1) / chunk, [&](Index k) {
+        const Index first = k * chunk, count = std::min(chunk, in - first);
         std::vector<T> rows(std::size_t(count * columns));
         widen(part(raw, 0, first, count), std::span<T>(rows));
         for (Index c = 0; c < columns; ++c)
             for (Index r = 0; r < count; ++r)
                 out[std::size_t(c * in + first + r)] = rows[std::size_t(r * columns + c)];
-    }
+    });
 }
 
 /// Rows of each head that are stored in pairs, in order.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tsdiag/error.hpp"
+#include "tsdiag/parallel.hpp"
 
 namespace tsdiag::training {
 namespace {
@@ -40,13 +41,13 @@ struct Bytes {
 std::string lines_of(std::vector<Bytes> tensors) {
     std::ranges::sort(tensors, {}, &Bytes::name);
     std::vector<std::string> lines(tensors.size());
-#pragma omp parallel for schedule(dynamic)
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
+    in_parallel(std::ssize(tensors), [&](std::int64_t k) {
+        const auto i = std::size_t(k);
         const Bytes& t = tensors[i];
         Sha256 digest;
         digest.add({reinterpret_cast<const char*>(t.bytes.data()), t.bytes.size()});
         lines[i] = fmt::format("{} {} {}\n", t.name, fmt::join(t.shape, "x"), digest.hex());
-    }
+    });
     return std::accumulate(lines.begin(), lines.end(), std::string());
 }
 

@@ -140,6 +140,19 @@ Entries square_matrix(const View& p, bool deflated) {
     return deflated ? centred(p, true) : elements(p);
 }
 
+/// P = 1 c^T has the eigenvalue c^T 1 and zeros; Pi2 P has zeros alone.
+Estimate of_equal_rows(const View& p, const Which& which, double accuracy) {
+    if (which.deflated || which.rank > 1) return exact(0, "arnoldi");
+    Wide sum = 0, size = 0;
+    for (Index j = 0; j < p.shape.cols; ++j)
+        sum += entry(p, 0, j), size += std::abs(Wide(entry(p, 0, j)));
+    Estimate out = exact(double(std::abs(sum)), "arnoldi");
+    const double error = double(Wide(p.shape.cols) * std::numeric_limits<Wide>::epsilon() * size);
+    out.converged = error <= accuracy * out.value;
+    if (!out.converged) out.low = std::max(0.0, out.value - error), out.high = out.value + error;
+    return out;
+}
+
 /// An unconverged value gets an upper bound.
 void bound_second(Estimate& found, const View& p, const Which& which) {
     if (!found.converged) found.high = second_bound(p, which.deflated);
@@ -235,7 +248,7 @@ Estimate second_largest(const std::vector<Estimate>& moduli, double accuracy, co
 }
 
 Estimate by_arnoldi(const View& p, const Which& which, double accuracy) {
-    if (rows_are_equal(p)) return exact(0, "arnoldi");
+    if (rows_are_equal(p)) return of_equal_rows(p, which, accuracy);
     Estimate found = spectral_radius(square_map(p, which.deflated), residual_for(accuracy),
                                      arnoldi_products, which.rank, accuracy);
     bound_second(found, p, which);

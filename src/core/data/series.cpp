@@ -12,6 +12,7 @@
 
 #include "sieve.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/parallel.hpp"
 
 namespace tsdiag {
 namespace {
@@ -158,10 +159,10 @@ class Sieve {
 std::vector<double> studentised_draws(
     Index resamples, const std::function<std::optional<LogRsd>(Index)>& deviation) {
     auto all = std::vector<std::optional<double>>(std::size_t(resamples));
-#pragma omp parallel for
-    for (Index r = 0; r < resamples; ++r)
+    in_parallel(resamples, [&](Index r) {
         if (const std::optional<LogRsd> drawn = deviation(r))
             all[std::size_t(r)] = drawn->value / drawn->error;
+    });
     std::vector<double> out;
     for (const std::optional<double>& t : all)
         if (t) out.push_back(*t);

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "tsdiag/parallel.hpp"
+
 namespace tsdiag {
 namespace {
 
@@ -84,15 +86,11 @@ std::vector<Autoregression> redrawn(const Autoregression& fit, Index length, Ind
     const std::size_t order = fit.reflections.size();
     std::vector<Autoregression> all(std::size_t(count), fit);
     if (order == 0) return all;
-#pragma omp parallel
-    {
+    in_parallel(count, [&](Index r) {
         auto y = std::vector<double>(std::size_t(length));
-#pragma omp for
-        for (Index r = 0; r < count; ++r) {
-            fit.draw(y, rng.fork(std::uint64_t(r)));
-            all[std::size_t(r)].reflections = Burg(y, order).reflections;
-        }
-    }
+        fit.draw(y, rng.fork(std::uint64_t(r)));
+        all[std::size_t(r)].reflections = Burg(y, order).reflections;
+    });
     for (std::size_t i = 0; i < order; ++i) {
         double mean = 0;
         for (const Autoregression& one : all)

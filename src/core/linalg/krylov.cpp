@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 #include <complex>
-#include <exception>
 #include <vector>
 
 #include "hessenberg.hpp"
@@ -10,6 +9,7 @@
 #include "tsdiag/error.hpp"
 #include "tsdiag/linalg.hpp"
 #include "tsdiag/ops.hpp"
+#include "tsdiag/parallel.hpp"
 #include "tsdiag/random.hpp"
 #include "ulp.hpp"
 
@@ -431,22 +431,15 @@ class FusedBases {
 template <class Solver>
 void feed(std::vector<Solver>& solvers, const std::vector<double>& numbers, Index first, Index size,
           Index products, Index stride) {
-    std::exception_ptr failure;
-#pragma omp parallel for schedule(dynamic)
-    for (Index i = 0; i < std::ssize(solvers); ++i) try {
-            Solver& solver = solvers[std::size_t(i)];
-            for (Index k = 0; k < products && !solver.done(); ++k) {
-                const double* row = numbers.data() + ((first + i) * products + k) * stride;
-                if (!std::all_of(row, row + size + k + 1,
-                                 [](double e) { return std::isfinite(e); }))
-                    throw NonFiniteError("an iteration has met a number that is not finite");
-                solver.add(std::vector<double>(row, row + size + k), row[size + k]);
-            }
-        } catch (...) {
-#pragma omp critical(tsdiag_krylov_failure)
-            if (!failure) failure = std::current_exception();
+    in_parallel(std::ssize(solvers), [&](Index i) {
+        Solver& solver = solvers[std::size_t(i)];
+        for (Index k = 0; k < products && !solver.done(); ++k) {
+            const double* row = numbers.data() + ((first + i) * products + k) * stride;
+            if (!std::all_of(row, row + size + k + 1, [](double e) { return std::isfinite(e); }))
+                throw NonFiniteError("an iteration has met a number that is not finite");
+            solver.add(std::vector<double>(row, row + size + k), row[size + k]);
         }
-    if (failure) std::rethrow_exception(failure);
+    });
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "tensor/simd.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/linalg.hpp"
+#include "tsdiag/parallel.hpp"
 
 namespace tsdiag {
 namespace {
@@ -62,8 +63,8 @@ std::vector<double> toeplitz_forms(const View& g, const View& a, const View& b, 
               g.shape.rows >= m && g.shape.cols >= m,
           "toeplitz_forms: float64, sizes agree");
     std::vector<double> out(std::size_t(count), 0.0);
-#pragma omp parallel for schedule(dynamic)
-    for (Index first = 0; first < count; first += group_size) {
+    in_parallel((count + group_size - 1) / group_size, [&](Index group) {
+        const Index first = group * group_size;
         std::vector<double> reversed(std::size_t(group_size * m));
         Group rows;
         double sums[group_size] = {};
@@ -77,7 +78,7 @@ std::vector<double> toeplitz_forms(const View& g, const View& a, const View& b, 
         }
         add_forms(static_cast<const double*>(g.data), g.row_stride, m, rows, sums);
         std::copy_n(sums, std::min<Index>(group_size, count - first), out.begin() + first);
-    }
+    });
     return out;
 }
 
