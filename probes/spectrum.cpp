@@ -153,10 +153,14 @@ class Spectrum final : public Probe {
                                  " diagonal blocks of P have the eigenvalue 1 each";
             second_opinions(e, found, out);
         }
+        const double largest = 1 + row_sum_tolerance(e.op.type());
         const auto of_stochastic = [&](std::size_t k, auto f) {
-            if (!modulus[k].value && !modulus[k].low) return modulus[k];
-            return sums_.stochastic(Index(k)) ? transform(modulus[k], f)
-                                              : undefined(sums_.why_not(Index(k)));
+            const std::optional<double>& least =
+                modulus[k].value ? modulus[k].value : modulus[k].low;
+            if (!least) return modulus[k];
+            if (!sums_.stochastic(Index(k))) return undefined(sums_.why_not(Index(k)));
+            if (*least > largest) return undefined("|lambda_2| > 1: P has negative entries");
+            return transform(modulus[k], f);
         };
         const auto gap = [](double m) { return 1 - m; };
         const auto squared_gap = [](double m) { return (1 - m) * (1 + m); };
@@ -264,7 +268,8 @@ class Spectrum final : public Probe {
     }
 
     void stationary_norms(const Attention& e, Sink& out) const {
-        const std::vector<Contraction> found = stationary_norm(e.op, e.memory, settings_.tolerance);
+        const std::vector<Contraction> found = stationary_norm(
+            e.op, e.memory, settings_.tolerance, [&](Index k) { return sums_.stochastic(k); });
         emit_each(out, settings_, e.layer, "delta_pi", e.op.heads(), [&](std::size_t k) {
             if (!sums_.stochastic(Index(k))) return undefined(sums_.why_not(Index(k)));
             if (!found[k].estimate) return undefined(found[k].why_not);
@@ -326,7 +331,7 @@ constexpr Metric spectrum_metrics[] = {
      .definition = "1 - |lambda_2|^2, the paper's measure",
      .source = "[TSE] Cor. 2.7",
      .range = "[0, 1]",
-     .undefined = "rows of P do not sum to 1, or lambda2_abs is undefined",
+     .undefined = "rows of P do not sum to 1, lambda2_abs is undefined, or it exceeds 1",
      .core = true,
      .seconds = spectrum_seconds,
      .bytes = krylov_bytes},

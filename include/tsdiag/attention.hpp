@@ -420,8 +420,11 @@ struct Contraction {
     std::optional<Estimate> estimate;
     std::string why_not;
 };
+/// `sums_to_one`: which heads were seen to have rows that sum to 1, where the structure says it not
+/// of all; those without negative entries are stochastic.
 std::vector<Contraction> stationary_norm(const AttentionOperator& p, double memory = 2e9,
-                                         double accuracy = usual_accuracy);
+                                         double accuracy = usual_accuracy,
+                                         const std::function<bool(Index)>& sums_to_one = {});
 /// The stationary vector of one irreducible row-stochastic matrix in host memory.
 std::vector<double> stationary_vector(const View& p);
 /// Dobrushin coefficient 1/2 max_ij sum_k |P_ik - P_jk| of each head, over all pairs; n^3/2 work.

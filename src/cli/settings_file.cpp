@@ -108,7 +108,8 @@ void append_table(std::vector<std::string>& out, const toml::table& table, const
 
 /// Is it the section of a command, this one or another?
 bool is_section(const CLI::App& app, const toml::node& node, const std::string& name) {
-    return node.is_table() && app.get_parent()->get_subcommand_no_throw(name) != nullptr;
+    const auto is_it = [&](const CLI::App* command) { return command->get_name() == name; };
+    return node.is_table() && !app.get_parent()->get_subcommands(is_it).empty();
 }
 
 std::vector<std::string> words_of(const std::string& file, const CLI::App& app,

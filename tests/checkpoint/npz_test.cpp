@@ -62,6 +62,16 @@ TEST(Npy, RefusesHeadersThatAreNone) {
                 HasSubstr("npy version 9"));
 }
 
+/// An end record that counts fewer entries would hide arrays.
+TEST(Npz, RefusesMoreEntriesThanItsEndRecordCounts) {
+    const TemporaryFolder folder;
+    const std::string one = npy(header("<f4", "(1,)"), "1234");
+    std::string text = samples::zip_of({{"a.npy", one}, {"b.npy", one}});
+    EXPECT_EQ(open_checkpoint(folder.write("a.npz", text))->names().size(), 2U);
+    text[text.size() - 12] = 1;
+    EXPECT_THAT(refusal(folder.write("a.npz", text)), HasSubstr("more zip entries than the 1"));
+}
+
 TEST(Npy, RefusesElementsWithoutBytesOfWhichAnyNumberFits) {
     const TemporaryFolder folder;
     for (const char* descr : {"<U0", "|V0", "|S0", "<M", "|X", "<f3x"})

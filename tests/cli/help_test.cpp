@@ -52,6 +52,35 @@ TEST(Settings, PrintedAndReadAgainGiveTheSameRun) {
         testing::AllOf(HasSubstr("model = 'random:gpt2'"), Not(HasSubstr("post-norm"))));
 }
 
+/// The parser would take the next option for the value.
+TEST(Options, WithoutTheirValueAreRefused) {
+    TemporaryDirectory folder;
+    for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+             {"probe", "random:gpt2", "--out=", "--seed=7"},
+             {"probe", "random:gpt2", "--text=", "--samples=1"},
+             {"gradients", "log.csv", "--out=", "--seed=5"},
+             {"compare", "a", "b", "--out=", "--fdr=0.5"},
+             {"export", "a", "--to=", "--force"},
+             {"train", "random:gpt2", "--data", "copy:3", "--out=", "--rate=0.5"}}) {
+        const Finished found = tsdiag(folder, words);
+        EXPECT_EQ(found.code, 2) << words.front();
+        expect_one_sentence(found.err);
+        EXPECT_THAT(found.err, HasSubstr("expected a value behind '='"));
+        EXPECT_TRUE(names_in(folder.path()).empty());
+    }
+}
+
+/// A name in a file may have a byte 0.
+TEST(Sentences, GoOnBehindAByteOfZero) {
+    TemporaryDirectory folder;
+    write_file(folder / "ids.txt", std::string("1\0002 3", 6));
+    const Finished found = tsdiag(
+        folder, {"probe", "random:gpt2,layers=1,d=8,heads=2,vocab=9", "--input", "ids:ids.txt"});
+    EXPECT_EQ(found.code, 1);
+    EXPECT_THAT(found.err, HasSubstr("1\\0"));
+    expect_one_sentence(found.err);
+}
+
 TEST(Settings, WhatIsWrongIsNamed) {
     TemporaryDirectory folder;
     const auto refused = [&](const std::string& text, const std::string& words) {
@@ -63,6 +92,11 @@ TEST(Settings, WhatIsWrongIsNamed) {
     };
     refused("tokns = 4\n", "did you mean tokens?");
     refused("quiet = 4\n", "expected true or false");
+    refused("out = ''\nseed = 7\n", "out: is empty");
+    refused("tokens = {a = 1}\n", "tokens: expected text, a number");
+    refused("[section]\ntokens = 8\n", "section is not an option");
+    refused("[probe]\n[probe.tokens]\na = 8\n", "tokens: expected text, a number");
+    refused("out = \"a\\u0000b\"\nmodel = \"none\"\ntokens = \"many\"\n", "tokens");
     refused("settings = \"s.toml\"\n", "is not an option");
     refused("tokens = \"many\"\n", "--tokens");
     refused("tokens = 4\n", "MODEL is required");

@@ -240,6 +240,31 @@ class SaidInAFile : public ModelDoubts {
     }
 };
 
+/// One bit of any tensor's bytes: weights that are transposed are widened on all threads.
+TEST_F(SaidInAFile, ABitThatFlippedIsOneSentence) {
+    open("gpt2");
+    config.set("model_type", "gpt2");
+    write_torch();
+    write_file(folder / "t/config.json", config.dump());
+    const std::string whole = read_file(folder / "t/a.ckpt");
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+        const std::string bytes(reinterpret_cast<const char*>(tensors[i].values.data()),
+                                tensors[i].values.size() * sizeof(float));
+        std::string text = whole;
+        const std::size_t at = text.find(bytes);
+        if (at == std::string::npos || text.find(bytes, at + 1) != std::string::npos) continue;
+        text[at + bytes.size() / 2] = char(text[at + bytes.size() / 2] ^ 1);
+        write_file(folder / "t/a.ckpt", text);
+        const Finished found = tsdiag(
+            folder, {"probe", "t/a.ckpt", "--tokens", "4", "--no-report", "-q", "-o", "out"});
+        if (found.code == 0) continue;  // a head, which nothing uses
+        EXPECT_EQ(found.code, 1) << tensors[i].name;
+        expect_one_sentence(found.err);
+        EXPECT_THAT(found.err, HasSubstr("does not match its checksum")) << tensors[i].name;
+        EXPECT_FALSE(fs::exists(fs::path(folder / "out")));
+    }
+}
+
 TEST_F(SaidInAFile, TwoSourcesThatContradictEachOtherAreRefused) {
     open("gpt2");
     const auto heads = [](int n) { return entries(entry("n_head", samples::integer(n))); };

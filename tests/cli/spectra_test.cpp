@@ -14,10 +14,10 @@ using Words = std::vector<std::string>;
 
 class CertifiedSpectra : public testing::Test {
   protected:
-    /// The rows of this metric of a P with one head, row-major.
+    /// The row of this metric of a head of P, row-major.
     MetricRow measured(std::string_view metric, Index n, const std::vector<double>& p,
-                       const Words& more = {}) {
-        const std::vector<NamedArray> arrays = {{"attentions.0", {1, n, n}, {}, p}};
+                       const Words& more = {}, Index heads = 1, Index head = 0) {
+        const std::vector<NamedArray> arrays = {{"attentions.0", {heads, n, n}, {}, p}};
         write_npz(folder / "p.npz", arrays);
         Words words = {"probe", "p.npz", "--no-report", "--out", "out", "--force"};
         words.insert(words.end(), more.begin(), more.end());
@@ -25,7 +25,7 @@ class CertifiedSpectra : public testing::Test {
         EXPECT_EQ(found.code, 0) << found.err;
         for (const MetricRow& row :
              read_metrics_csv(read_file(folder / "out/metrics.csv"), "metrics.csv"))
-            if (row.metric == metric && row.at.head == 0) return row;
+            if (row.metric == metric && row.at.head == head) return row;
         ADD_FAILURE() << metric << " was not measured";
         return {};
     }
@@ -47,6 +47,50 @@ TEST_F(CertifiedSpectra, OfADefectiveZero) {
     const std::vector<double> p = {0, .5, 0, .5, 0, .5, .5, 0, .5, .5, 0, 0, 0, .5, 0, .5};
     for (const char* route : {"auto", "dense", "arnoldi"})
         expect_holds(measured("lambda2_abs", 4, p, {"--spectra", route}), 0, 1e-6);
+}
+
+/// Uniform attention to a prefix, and to all tokens by those behind it: 1, the share of these, and
+/// zeros.  The class of each has equal rows.
+TEST_F(CertifiedSpectra, OfClassesWhoseRowsAreEqual) {
+    for (const auto& [n, m] : {std::pair<Index, Index>{8, 4}, {8, 1}, {150, 60}}) {
+        std::vector<double> p(std::size_t(n * n));
+        for (Index i = 0; i < n; ++i)
+            for (Index j = 0; j < (i < m ? m : n); ++j)
+                p[std::size_t(i * n + j)] = 1 / double(i < m ? m : n);
+        for (const char* route : {"auto", "dense", "arnoldi"}) {
+            SCOPED_TRACE(route);
+            const MetricRow row = measured("lambda2_abs", n, p, {"--spectra", route});
+            expect_holds(row, double(n - m) / double(n), 1e-6);
+        }
+    }
+}
+
+/// A head whose rows do not sum to 1 takes nothing from the one beside it.
+TEST_F(CertifiedSpectra, OfAHeadBesideOneWhoseRowsAreOff) {
+    const std::vector<double> p = {.5, .3, .2, .1, .8, .1, .25, .25, .5};
+    const MetricRow alone = measured("delta_pi", 3, p);
+    ASSERT_TRUE(alone.value.has_value());
+    const std::vector<double> off = {.5, .3, .2, .1, .8, .2, .25, .25, .5},
+                              negative = {1.5, -.3, -.2, .1, .8, .1, .25, .25, .5};
+    for (const std::vector<double>& other : {off, negative}) {
+        std::vector<double> both = p;
+        both.insert(both.end(), other.begin(), other.end());
+        const MetricRow beside = measured("delta_pi", 3, both, {}, 2);
+        EXPECT_EQ(beside.value, alone.value);
+        EXPECT_EQ(measured("delta_pi", 3, both, {}, 2, 1).note,
+                  &other == &off ? "" : "P has negative entries");
+    }
+}
+
+/// Rows that sum to 1 with negative entries may have eigenvalues beyond 1, and no gap.
+TEST_F(CertifiedSpectra, OfSignedRowsHaveNoGapBeyondOne) {
+    const std::vector<double> p = {4, 0, -3, 0, 1, 0, 0, -2, 3};  // 4, 3 and 1
+    EXPECT_NEAR(measured("lambda2_abs", 3, p).value.value_or(0), 3, 1e-6);
+    for (const char* metric : {"gap", "spectral_gap"}) {
+        const MetricRow row = measured(metric, 3, p);
+        EXPECT_FALSE(row.value || row.low);
+        EXPECT_EQ(row.note, "|lambda_2| > 1: P has negative entries");
+    }
 }
 
 /// x_t+1 = 2 x_t or 2 x_t + 1 modulo n: the uniform distribution is reached after log2 n steps.

@@ -316,6 +316,16 @@ Matrix sinks(Index n, Rng& rng) {
     return exact_or_not(std::move(p), rng);
 }
 
+/// The first tokens see each other alike, the others see all alike: classes whose rows are equal.
+Matrix prefix(Index n, Rng& rng) {
+    const Matrix rows = softmax(n, between(rng, 0, 1), rng);
+    const Index m = n == 1 ? 1 : 1 + drawn(rng, n - 1);
+    Matrix p(n, n);
+    for (Index i = 0; i < n; ++i)
+        for (Index j = 0; j < (i < m ? m : n); ++j) p(i, j) = rows(i < m ? 0 : n - 1, j);
+    return exact_or_not(in_order(normalised(std::move(p)), shuffled(n, rng)), rng);
+}
+
 Matrix temperatures(Index n, Rng& rng) {
     return exact_or_not(softmax(n, std::pow(10.0, between(rng, -2, 2)), rng), rng);
 }
@@ -356,6 +366,7 @@ constexpr HostileFamily all[] = {{"one_hot", one_hot},
                                  {"permutations", permutations},
                                  {"drift", drift},
                                  {"sinks", sinks},
+                                 {"prefix", prefix},
                                  {"temperatures", temperatures},
                                  {"small_fractions", small_fractions},
                                  {"causal", causal}};

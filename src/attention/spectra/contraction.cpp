@@ -211,6 +211,13 @@ Contraction contraction(const View& p, double accuracy) {
     return out;
 }
 
+bool has_negative(const View& p) {
+    for (Index i = 0; i < p.shape.rows; ++i)
+        for (Index j = 0; j < p.shape.cols; ++j)
+            if (one_matrix::entry(p, i, j) < 0) return true;
+    return false;
+}
+
 }  // namespace
 
 std::vector<double> stationary_vector(const View& p) {
@@ -222,14 +229,18 @@ std::vector<double> stationary_vector(const View& p) {
     return pi;
 }
 
-std::vector<Contraction> stationary_norm(const AttentionOperator& p, double memory,
-                                         double accuracy) {
+std::vector<Contraction> stationary_norm(const AttentionOperator& p, double memory, double accuracy,
+                                         const std::function<bool(Index)>& sums_to_one) {
     const Structure known = p.structure();
+    std::vector<Index> chosen;
+    for (Index k = 0; k < p.heads(); ++k)
+        if (known.row_stochastic || (sums_to_one && sums_to_one(k))) chosen.push_back(k);
+    const char* const no_sums = "rows of P do not sum to 1";
     const char* reason = nullptr;
     if (p.memory() > 0)
         reason = not_square;
-    else if (!known.row_stochastic)
-        reason = "rows of P do not sum to 1";
+    else if (chosen.empty())
+        reason = no_sums;
     else if (known.causal && p.tokens() > 1)
         reason = "pi = e_1 is not positive";
     else if (known.blocks.size() > 1)
@@ -238,10 +249,15 @@ std::vector<Contraction> stationary_norm(const AttentionOperator& p, double memo
         reason = "P does not fit into memory";
     if (reason) return std::vector<Contraction>(std::size_t(p.heads()), {{}, reason});
     const stored::Heads heads(p.matrix());
-    auto out = stored::for_each_head<Contraction>(
-        heads.count(), [&](Index k) { return contraction(heads[k], accuracy); });
-    for (Contraction& one : out)
+    std::vector<Contraction> out(std::size_t(p.heads()), {{}, no_sums});
+    in_parallel(std::ssize(chosen), [&](Index i) {
+        const Index k = chosen[std::size_t(i)];
+        Contraction& one = out[std::size_t(k)];
+        one = !known.row_stochastic && has_negative(heads[k])
+                  ? Contraction{{}, "P has negative entries"}
+                  : contraction(heads[k], accuracy);
         if (one.estimate) one.estimate->on_host = !p.backend().host_memory();
+    });
     return out;
 }
 
