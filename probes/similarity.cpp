@@ -25,7 +25,12 @@ constexpr Index largest_gram = 1024, largest_gram_on_host = 128;
 Estimate squared_norm_by_gram(const Tensor& x, double tolerance) {
     const Tensor gram = matmul(x, x, x.rows() <= x.cols() ? Transpose::second : Transpose::first);
     const Index side = gram.rows();
-    const std::vector<double> a = gram.to_host<double>();
+    std::vector<double> a = gram.to_host<double>();
+    double largest = 0;  // on the diagonal; fourth powers of X may leave the range of double
+    for (std::size_t i = 0; i < a.size(); i += std::size_t(side + 1))
+        largest = std::max(largest, a[i]);
+    const int exponent = exponent_of(largest);
+    for (double& e : a) e = std::ldexp(e, -exponent);
     const auto product = [&](std::span<const double> v, std::span<double> y) {
         std::fill(y.begin(), y.end(), 0.0);
         for (std::size_t j = 0; j < v.size(); ++j) {
@@ -33,7 +38,11 @@ Estimate squared_norm_by_gram(const Tensor& x, double tolerance) {
             for (std::size_t i = 0; i < y.size(); ++i) y[i] += v[j] * column[i];
         }
     };
-    return largest_singular_value({side, side, product, product}, tolerance);
+    Estimate found = largest_singular_value({side, side, product, product}, tolerance);
+    for (double* one : {&found.value, found.low ? &*found.low : nullptr,
+                        found.high ? &*found.high : nullptr})
+        if (one) *one = std::ldexp(*one, exponent);
+    return found;
 }
 
 /// Rows of X whose part of X^T X v is summed by one thread; by the sizes alone.
