@@ -3,10 +3,10 @@
 
 #include <array>
 
-#include "gguf.hpp"
+#include "engine/names.hpp"
+#include "gguf/gguf.hpp"
 #include "ignored.hpp"
-#include "meta.hpp"
-#include "names.hpp"
+#include "layouts/meta.hpp"
 #include "tsdiag/error.hpp"
 
 /// The list of families.  The first that matches a file owns it: a family whose names extend

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <array>
 
-#include "gguf.hpp"
-#include "names.hpp"
-#include "sources.hpp"
+#include "engine/names.hpp"
+#include "engine/sources.hpp"
+#include "gguf/gguf.hpp"
 #include "tsdiag/error.hpp"
 
 namespace tsdiag::families {

@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "families/names.hpp"
+#include "families/engine/names.hpp"
 #include "real_decoders.hpp"
 #include "recorder.hpp"
 

@@ -1,0 +1,171 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+
+#include "engine/draw.hpp"
+#include "engine/reader.hpp"
+
+/// GPT-2 as HF stores it (Conv1D, weights (in, out)) and as nanoGPT does (nn.Linear, (out, in)).
+namespace tsdiag::families::gpt2 {
+namespace {
+
+constexpr std::array conv1d_pairs{
+    NamePair{"embed.token", "wte.weight"},
+    NamePair{"embed.position", "wpe.weight"},
+    NamePair{"layer.*.norm1", "h.*.ln_1"},
+    NamePair{"layer.*.attn.q", "h.*.attn.c_attn", Form::transposed, 0},
+    NamePair{"layer.*.attn.k", "h.*.attn.c_attn", Form::transposed, 1},
+    NamePair{"layer.*.attn.v", "h.*.attn.c_attn", Form::transposed, 2},
+    NamePair{"layer.*.attn.o", "h.*.attn.c_proj", Form::transposed},
+    NamePair{"layer.*.norm2", "h.*.ln_2"},
+    NamePair{"layer.*.ffn.up", "h.*.mlp.c_fc", Form::transposed},
+    NamePair{"layer.*.ffn.down", "h.*.mlp.c_proj", Form::transposed},
+    NamePair{"final_norm", "ln_f"},
+};
+
+Names conv1d_names(const ModelSpec& spec) { return translate(spec, conv1d_pairs); }
+Names linear_names(const ModelSpec& spec) {
+    auto pairs = conv1d_pairs;
+    for (NamePair& pair : pairs) pair.form = Form::matrix;
+    return translate(spec, pairs);
+}
+
+constexpr std::string_view anchor = "h.0.attn.c_attn.weight";
+
+bool matches(const Checkpoint& file, const Json& config) {
+    if (const auto declared = by_model_type(config, {"gpt2", "nanogpt"})) return *declared;
+    return prefix_of(file, anchor).has_value();
+}
+
+/// c_attn is (d, 3d) or (3d, d): the square matrices beside it are stored likewise.
+bool stored_by_inputs(const Reader& r, Index d) {
+    const std::string fused(anchor);
+    const Index rows = r.extent(fused, 0), cols = r.extent(fused, 1);
+    if (rows == d && cols == 3 * d) return true;
+    if (rows == 3 * d && cols == d) return false;
+    r.refuse(fmt::format("tensor '{}{}' is ({}, {}), expected ({}, {}) or ({}, {})", r.prefix(),
+                         fused, rows, cols, d, 3 * d, 3 * d, d));
+}
+
+/// Hyper-parameters saved beside the weights by a training script.
+void use_saved_sizes(Reader& r, const Json& metadata) {
+    if (!r.config().is_null()) return;
+    for (const std::string_view key : {"model_args", "hyper_parameters"})
+        if (metadata[key].is_object())
+            return r.use_config(metadata[key], std::string(key), key == "hyper_parameters");
+}
+
+std::vector<BlockSpec> blocks(Reader& r, BlockSpec b, Index layers) {
+    const bool divide = r.flag({"scale_attn_by_inverse_layer_idx"}, false);
+    std::vector<BlockSpec> out(std::size_t(layers), b);
+    if (!divide) return out;
+    for (std::size_t l = 0; l < out.size(); ++l)
+        out[l].attention.scale = b.attention.scale / double(l + 1);
+    r.saw("logits of layer L also divided by L + 1 (scale_attn_by_inverse_layer_idx)");
+    return out;
+}
+
+Architecture read(const Checkpoint& file, const DetectOptions& options) {
+    Reader r(file, options, "gpt2");
+    r.find_prefix(anchor);
+    use_saved_sizes(r, file.metadata());
+    ModelSpec& s = r.spec;
+    s.vocabulary = r.agreed({"vocab_size"}, r.extent("wte.weight", 0), "wte.weight");
+    s.width = s.embedding_width =
+        r.agreed({"n_embd", "dim_embedding"}, r.extent("wte.weight", 1), "wte.weight");
+    s.positions = Positions::learned;
+    s.max_tokens = r.agreed({"n_positions", "block_size", "seq_length"}, r.extent("wpe.weight", 0),
+                            "wpe.weight");
+    r.value({"n_ctx"});  // of the mask, a triangle at any size
+    r.only({"is_causal"}, true);
+    r.value({"is_decoder"});  // always a decoder, whatever this says
+    s.final_norm = true;
+    const bool conv1d = stored_by_inputs(r, s.width);
+    if (!conv1d) s.family = "nanogpt";
+    r.saw(conv1d ? "weights stored (in, out): Conv1D" : "weights stored (out, in): nn.Linear");
+    BlockSpec b;
+    AttentionSpec& a = b.attention;
+    b.placement = NormPlacement::pre;
+    a.causal = true;
+    a.heads = a.kv_heads = r.heads({"n_head", "num_heads"}, s.width, anchor);
+    a.head_dim = s.width / a.heads;
+    if (r.flag({"scale_attn_weights"}, true)) a.scale = 1 / std::sqrt(double(a.head_dim));
+    const std::string up = "h.0.mlp.c_fc.weight";
+    b.ffn.width = r.agreed({"n_inner"}, r.extent(up, conv1d ? 1 : 0), up);
+    b.norm.eps = r.number({"layer_norm_epsilon"}, 1e-5);
+    b.ffn.activation = r.activation({"activation_function"}, conv1d ? "gelu_new" : "gelu");
+    // Conv1D always has biases; a model with nn.Linear may lack them.
+    const bool biases = conv1d || r.part({"bias", "use_bias"}, "h.0.attn.c_attn.bias");
+    a.qkv_bias = a.out_bias = b.ffn.bias = biases;
+    b.norm.bias = conv1d || r.has("h.0.ln_1.bias") || r.has("h.0.ln_1.beta");
+    const Index layers = r.layers("h.");
+    r.agreed({"n_layer", "num_layers"}, layers, "h.*");
+    s.blocks = blocks(r, b, layers);
+    Names names = conv1d ? conv1d_names(s) : linear_names(s);
+    r.accept_gamma_beta(names);
+    return r.finish(std::move(names), {"*lm_head.*", "score.*", "*multiple_choice_head.*"});
+}
+
+constexpr NamedSizes named[] = {{"gpt2", 12, 768, 12},
+                                {"gpt2-medium", 24, 1024, 16},
+                                {"gpt2-large", 36, 1280, 20},
+                                {"gpt2-xl", 48, 1600, 25}};
+
+RandomModel draw(std::string_view name, const Keys& keys) {
+    KeyReader k(name, keys);
+    Sizes preset;
+    preset.tokens = 1024;
+    preset.vocab = 50257;
+    preset.act = Unary::gelu_tanh;
+    preset.causal = true;
+    const Sizes sizes = read_sizes(k, sizes_of(name, named, preset));
+    k.finish();
+    BlockSpec b = block(sizes);
+    b.placement = NormPlacement::pre;
+    ModelSpec s = token_model("gpt2", sizes, b);
+    s.positions = Positions::learned;
+    s.final_norm = true;
+    const double residual = 0.02 / std::sqrt(2.0 * double(sizes.layers));
+    return drawn(
+        std::move(s),
+        [residual](const Parameter& p) {
+            const bool onto_residual =
+                p.name.ends_with("attn.o.weight") || p.name.ends_with("ffn.down.weight");
+            return normal_law(p, onto_residual ? residual : 0.02);
+        },
+        fmt::format("weights N(0, 0.02^2), those of residual projections N(0, {:.6g}^2), biases 0, "
+                    "norms 1 and 0",
+                    residual));
+}
+
+std::vector<std::string_view> random_names() { return names_of(named); }
+
+Json config(const ModelSpec& s) {
+    const BlockSpec& b = s.blocks.front();
+    Json out;
+    out.set("architectures", Json::Array{"GPT2Model"}).set("model_type", "gpt2");
+    out.set("n_embd", s.width).set("n_layer", Index(s.blocks.size()));
+    out.set("n_head", b.attention.heads)
+        .set("n_inner", b.ffn.width)
+        .set("n_positions", s.max_tokens);
+    out.set("vocab_size", s.vocabulary).set("layer_norm_epsilon", b.norm.eps);
+    out.set("activation_function", hf_activation(b.ffn.activation)).set("scale_attn_weights", true);
+    return out.set("initializer_range", 0.02);
+}
+
+}  // namespace
+
+extern const ArchitectureEntry gpt2 = {"gpt2",
+                                       "GPT-2",
+                                       "GPT-2 and nanoGPT: pre-norm decoder, learned positions",
+                                       matches,
+                                       read,
+                                       draw,
+                                       random_names,
+                                       conv1d_names,
+                                       config,
+                                       "nanogpt",
+                                       "GPT-2 (nn.Linear layout)"};
+
+}  // namespace tsdiag::families::gpt2
