@@ -8,7 +8,10 @@
 #include <vector>
 
 #include "tsdiag/attention.hpp"
+#include "tsdiag/families.hpp"
+#include "tsdiag/model.hpp"
 #include "tsdiag/run.hpp"
+#include "tsdiag/weights.hpp"
 
 /// Measured rates of a device, each with the limit that bounds it, as one table.
 ///

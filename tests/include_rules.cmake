@@ -23,7 +23,8 @@ set(contracts_src/checkpoint checkpoint layouts training_folder)
 set(contracts_src/tokenizer tokenizer)
 set(contracts_src/pictures pictures)
 set(contracts_src/attention attention)
-set(contracts_src/model spec events model)
+set(contracts_src/model spec events weights input model)
+set(contracts_src/families families)
 set(contracts_probes probe)
 set(contracts_src/claims claim claim_record)
 set(contracts_reports report)
@@ -31,7 +32,7 @@ set(contracts_src/run training_log profile run checkpoint_series assertion watch
 set(contracts_src/train train)
 set(contracts_src/experiments experiment)
 set(with_contracts src/core src/export src/output src/units src/cluster src/checkpoint src/tokenizer src/pictures
-    src/attention src/model probes src/claims reports src/run src/train src/experiments)
+    src/attention src/model src/families probes src/claims reports src/run src/train src/experiments)
 set(public "")
 foreach(folder IN LISTS with_contracts)
     list(APPEND public ${contracts_${folder}})
@@ -53,19 +54,19 @@ set(public_src/checkpoint error text json file checksum checkpoint layouts train
 set(public_src/tokenizer error text json file output tokenizer)
 set(public_src/pictures error text file output pictures)
 set(public_src/attention error parallel text tensor statistics ops gradient linalg attention)
-set(public_src/model error text ops gradient attention spec model)
-set(public_src/families error parallel text json file ops table checkpoint layouts attention spec model)
+set(public_src/model error text ops gradient attention spec events weights input model)
+set(public_src/families error parallel text json file ops table checkpoint layouts attention spec weights families)
 set(public_src/run error text json file checksum memory tensor backend ops metric table table_view csv intervals
-    change_test output units checkpoint layouts tokenizer pictures attention spec events model probe training_log
-    profile run checkpoint_series assertion watch)
+    change_test output units checkpoint layouts tokenizer pictures attention spec events weights input model families
+    probe training_log profile run checkpoint_series assertion watch)
 set(public_src/train error parallel text file random tensor backend ops table_view csv intervals output pictures attention
-    model checkpoint_series train)
+    weights input model families checkpoint_series train)
 set(public_src/claims error parallel text memory backend linalg table csv intervals units claim claim_record)
-set(public_src/experiments error text random tensor backend ops gradient table intervals series attention train
-    experiment)
+set(public_src/experiments error text random tensor backend ops gradient table intervals series attention
+    weights model families train experiment)
 set(public_src/cluster error text ranks_plugin cluster)
-set(public_src/cli error text json file memory tensor metric table_view change_test comparison team export output
-    units cluster checkpoint layouts training_folder claim claim_record report training_log run checkpoint_series
+set(public_src/cli error text json file memory tensor metric table_view change_test comparison team export output units
+    cluster checkpoint layouts training_folder families claim claim_record report training_log run checkpoint_series
     assertion watch train experiment)
 set(public_probes error text ops linalg intervals attention probe)
 set(public_reports error text json file metric table_view intervals comparison output claim report)

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "tsdiag/families.hpp"
+#include "tsdiag/input.hpp"
 #include "tsdiag/model.hpp"
 #include "tsdiag/probe.hpp"
 #include "tsdiag/profile.hpp"

@@ -70,7 +70,8 @@ struct Rotary {
     std::vector<double> frequencies(Index n) const;
 };
 
-/// A parameter: its canonical name (model.hpp) and shape, (1, out, in); vectors are (1, 1, length).
+/// A parameter: its canonical name (weights.hpp) and shape, (1, out, in); vectors are (1, 1,
+/// length).
 struct Parameter {
     std::string name;
     Shape shape;
@@ -396,6 +397,15 @@ void check_steps(const BlockSpec& block);
 std::vector<Parameter> parameters(const ModelSpec& spec);
 /// Those of the output head.
 std::vector<Parameter> head_parameters(const ModelSpec& spec);
+
+/// Numbers that a layer of `width` columns holds inside its steps, besides states, queries, keys
+/// and values.
+struct HeldNumbers {
+    double of_token = 0, of_pair = 0;  ///< for each token, for each pair of tokens
+};
+HeldNumbers held_numbers(const BlockSpec& block, Index width);
+/// FLOPs of the forward pass on `n` tokens: the matrix products.
+double forward_flops(const ModelSpec& spec, Index n);
 
 std::string_view name(Unary op);
 std::string_view name(NormPlacement placement);

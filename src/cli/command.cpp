@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "tsdiag/families.hpp"
 #include "tsdiag/run.hpp"
 
 /// The list of commands, in the order of `tsdiag --help`.

@@ -10,7 +10,10 @@
 #include "devil_training.hpp"
 #include "tsdiag/backend.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/families.hpp"
 #include "tsdiag/intervals.hpp"
+#include "tsdiag/model.hpp"
+#include "tsdiag/weights.hpp"
 
 namespace tsdiag::experiment_list {
 namespace {

@@ -3,7 +3,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "tsdiag/model.hpp"
+#include "tsdiag/families.hpp"
 
 namespace tsdiag::families {
 

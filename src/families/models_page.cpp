@@ -4,7 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "tsdiag/attention.hpp"
-#include "tsdiag/model.hpp"
+#include "tsdiag/families.hpp"
 #include "tsdiag/ops.hpp"
 
 namespace tsdiag::families {

@@ -1,5 +1,6 @@
 #pragma once
-#include "tsdiag/model.hpp"
+#include "tsdiag/spec.hpp"
+#include "tsdiag/weights.hpp"
 
 namespace tsdiag::model {
 

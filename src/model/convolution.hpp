@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-#include "tsdiag/model.hpp"
+#include "tsdiag/weights.hpp"
 
 /// Convolutions over an image whose pixels, or patches, are the rows of a tensor.
 namespace tsdiag::model {

@@ -2,7 +2,8 @@
 #include <vector>
 
 #include "convolution.hpp"
-#include "tsdiag/model.hpp"
+#include "tsdiag/input.hpp"
+#include "tsdiag/weights.hpp"
 
 namespace tsdiag::model {
 

@@ -7,6 +7,7 @@
 
 #include "layer_feed.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/model.hpp"
 
 /// The reverse sweep: layer by layer from the last, each layer recomputed.
 namespace tsdiag {

@@ -8,6 +8,7 @@
 #include "embedding.hpp"
 #include "linear.hpp"
 #include "norm.hpp"
+#include "tsdiag/events.hpp"
 #include "windows.hpp"
 
 namespace tsdiag::model {

@@ -1,7 +1,8 @@
 #pragma once
 #include <string>
 
-#include "tsdiag/model.hpp"
+#include "tsdiag/ops.hpp"
+#include "tsdiag/weights.hpp"
 
 namespace tsdiag::model {
 

@@ -2,8 +2,9 @@
 #include <optional>
 #include <string>
 
-#include "tsdiag/model.hpp"
 #include "tsdiag/ops.hpp"
+#include "tsdiag/spec.hpp"
+#include "tsdiag/weights.hpp"
 
 namespace tsdiag::model {
 

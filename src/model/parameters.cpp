@@ -2,15 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "class_attention.hpp"
 #include "steps/step.hpp"
-#include "tsdiag/model.hpp"
-#include "tsdiag/ops.hpp"
 
-/// The parameters implied by a spec, the cost of its products, and rows of weights.
+/// What a spec implies: the parameters, and the cost of the products.
 namespace tsdiag {
 namespace {
 
@@ -115,22 +112,6 @@ std::vector<Parameter> head_parameters(const ModelSpec& spec) {
     return out;
 }
 
-std::vector<std::string> applied_together(const Weights& weights, std::string_view name) {
-    const std::string stem = ".attn.";
-    const std::size_t at = name.rfind(stem);
-    if (at == name.npos) return {std::string(name)};
-    const std::string before(name.substr(0, at + stem.size()));
-    const std::string_view map = name.substr(before.size());
-    std::vector<std::string> all;
-    for (const char* letter : {"q", "k", "v"})
-        all.push_back(before + letter +
-                      std::string(map.substr(std::min<std::size_t>(1, map.size()))));
-    const bool one = std::ranges::find(all, name) != all.end() &&
-                     !weights.has(before + "kv_low.weight") &&  // q is applied to something else
-                     std::ranges::all_of(all, [&](const auto& n) { return weights.has(n); });
-    return one ? all : std::vector{std::string(name)};
-}
-
 double forward_flops(const ModelSpec& spec, Index n) {
     auto tokens = double(n), d = double(spec.width);
     double flops = 0;
@@ -161,10 +142,6 @@ HeldNumbers held_numbers(const BlockSpec& block, Index width) {
         sum.of_pair += held.of_pair;
     }
     return sum;
-}
-
-Tensor Weights::rows(std::string_view name, std::span<const Index> rows) const {
-    return gather_rows(get(name), rows);
 }
 
 }  // namespace tsdiag

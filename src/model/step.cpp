@@ -1,12 +1,9 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
-#include <numeric>
 
 #include "gradient.hpp"
-#include "tsdiag/attention.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/model.hpp"
 
 /// A step of training: samples forward and back, their activations kept.
 namespace tsdiag {
@@ -51,35 +48,6 @@ std::vector<std::pair<std::string, Tensor>> derivatives(const Tensor& value,
 }
 
 }  // namespace
-
-Index fitting_tokens(const ModelSpec& spec, Index most) {
-    const Index longest = spec.max_tokens > 0 ? std::min(spec.max_tokens, most) : most;
-    Index step = 1;
-    for (const BlockSpec& b : spec.blocks)
-        if (const auto multiple = attention(b.attention.variant).token_multiple)
-            step = std::min(std::lcm(step, multiple(b.attention.options)), longest + 1);
-    return step > longest ? longest : longest / step * step;
-}
-
-std::vector<std::string> remarks_on_attention(const ModelSpec& spec, Index tokens) {
-    std::vector<std::string> said, out;
-    for (std::size_t l = 0; l < spec.blocks.size(); ++l) {
-        const AttentionSpec& a = spec.blocks[l].attention;
-        const AttentionEntry& entry = attention(a.variant);
-        std::string remark = entry.remark ? entry.remark(a.options, tokens) : std::string();
-        if (remark.empty() || std::ranges::find(said, remark) != said.end()) continue;
-        out.push_back(fmt::format("attention '{}' of layer {}: {}", a.variant, l, remark));
-        said.push_back(std::move(remark));
-    }
-    return out;
-}
-
-Index tokens_of(const ModelSpec& spec, const Input& input) {
-    return std::max<Index>({1, std::ssize(input.ids),
-                            input.hidden.defined() ? input.hidden.rows() : 0,
-                            input.embeddings.defined() ? input.embeddings.rows() : 0,
-                            input.image.defined() ? spec.patches() + spec.prefix_tokens : 0});
-}
 
 StepResult Model::step(std::span<const Input> inputs, std::span<const Loss> losses,
                        const StepSettings& settings) const {

@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "convolution.hpp"
+#include "tsdiag/spec.hpp"
 
 /// Windows of a grid of patches.  [SWIN]
 namespace tsdiag::model {

@@ -6,9 +6,9 @@
 #include <chrono>
 #include <cmath>
 
-#include "tsdiag/model.hpp"
 #include "tsdiag/ops.hpp"
 #include "tsdiag/probe.hpp"
+#include "tsdiag/spec.hpp"
 
 namespace tsdiag {
 namespace {

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "tsdiag/input.hpp"
 #include "tsdiag/pictures.hpp"
 #include "tsdiag/run.hpp"
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "inputs.hpp"
+#include "tsdiag/input.hpp"
 #include "tsdiag/run.hpp"
 
 namespace tsdiag {

@@ -10,6 +10,7 @@
 #include "hand_out.hpp"
 #include "settings.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/families.hpp"
 
 namespace tsdiag {
 namespace {

@@ -7,6 +7,7 @@
 #include "losses.hpp"
 #include "recorder.hpp"
 #include "run_context.hpp"
+#include "tsdiag/weights.hpp"
 
 namespace tsdiag {
 

@@ -4,6 +4,7 @@
 
 #include "measurement.hpp"
 #include "needs.hpp"
+#include "tsdiag/model.hpp"
 #include "tsdiag/run.hpp"
 
 namespace tsdiag {

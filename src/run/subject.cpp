@@ -7,6 +7,7 @@
 #include "trace/batches.hpp"
 #include "trace/trace.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/families.hpp"
 #include "tsdiag/file.hpp"
 #include "tsdiag/layouts.hpp"
 #include "tsdiag/output.hpp"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tsdiag/model.hpp"
+#include "tsdiag/input.hpp"
 #include "tsdiag/random.hpp"
 #include "tsdiag/train.hpp"
 

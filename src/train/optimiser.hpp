@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "tsdiag/model.hpp"
 #include "tsdiag/train.hpp"
+#include "tsdiag/weights.hpp"
 
 namespace tsdiag::training {
 

@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "tsdiag/error.hpp"
+#include "tsdiag/families.hpp"
 #include "tsdiag/file.hpp"
 
 namespace tsdiag::training {

@@ -16,6 +16,8 @@
 #include "settings.hpp"
 #include "tsdiag/checkpoint_series.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/families.hpp"
+#include "tsdiag/model.hpp"
 #include "tsdiag/ops.hpp"
 
 namespace tsdiag {

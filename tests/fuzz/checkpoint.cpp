@@ -1,6 +1,6 @@
 #include "fuzz.hpp"
 #include "support/packers.hpp"
-#include "tsdiag/model.hpp"
+#include "tsdiag/families.hpp"
 #include "tsdiag/run.hpp"
 
 /// A file of the format TSDIAG_FORMAT, whatever its first bytes: opened, unwrapped, recognised,

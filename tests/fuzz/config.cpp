@@ -2,7 +2,7 @@
 
 #include "fuzz.hpp"
 #include "support/places.hpp"
-#include "tsdiag/model.hpp"
+#include "tsdiag/families.hpp"
 
 /// A config.json beside the tensors of one of the golden models, which the first byte chooses.
 

@@ -3,6 +3,7 @@
 #include "fuzz.hpp"
 #include "run/arrays.hpp"
 #include "run/losses.hpp"
+#include "tsdiag/families.hpp"
 
 /// The files of --input, --mask and --labels, for a model of 50 ids and width 8.
 

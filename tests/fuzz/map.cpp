@@ -1,7 +1,7 @@
 #include "fuzz.hpp"
 #include "support/places.hpp"
+#include "tsdiag/families.hpp"
 #include "tsdiag/layouts.hpp"
-#include "tsdiag/model.hpp"
 
 /// A map of names for a golden model: applied, its tensors read, and recognised.
 

@@ -1,6 +1,6 @@
 #include "fuzz.hpp"
+#include "tsdiag/families.hpp"
 #include "tsdiag/layouts.hpp"
-#include "tsdiag/model.hpp"
 
 /// The index and the data file of a TensorFlow checkpoint: opened, read, renamed and recognised.
 

@@ -14,8 +14,11 @@
 #include "emulated_stream.hpp"
 #include "requests.hpp"
 #include "support/table_differences.hpp"
+#include "tsdiag/families.hpp"
+#include "tsdiag/model.hpp"
 #include "tsdiag/ops.hpp"
 #include "tsdiag/run.hpp"
+#include "tsdiag/weights.hpp"
 
 /// Budgets: the requests of a layer to a device, counted on the emulated one.  They may fall, and
 /// then the budget falls with them, but not grow.

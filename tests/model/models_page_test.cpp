@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "support/places.hpp"
-#include "tsdiag/model.hpp"
+#include "tsdiag/families.hpp"
 
 namespace tsdiag::test {
 namespace {

@@ -12,6 +12,7 @@
 #include "support/places.hpp"
 #include "tsdiag/checkpoint.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/families.hpp"
 #include "tsdiag/layouts.hpp"
 #include "tsdiag/model.hpp"
 

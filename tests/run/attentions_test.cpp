@@ -5,7 +5,9 @@
 #include "support/near.hpp"
 #include "support/places.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/families.hpp"
 #include "tsdiag/file.hpp"
+#include "tsdiag/model.hpp"
 #include "tsdiag/run.hpp"
 
 /// Every attention inside a model, with every probe.

@@ -11,6 +11,8 @@
 #include "support/memory.hpp"
 #include "support/near.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/families.hpp"
+#include "tsdiag/model.hpp"
 
 namespace tsdiag::test {
 namespace {

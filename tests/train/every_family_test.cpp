@@ -4,6 +4,7 @@
 #include "support/files.hpp"
 #include "tsdiag/checkpoint_series.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/families.hpp"
 #include "tsdiag/run.hpp"
 #include "tsdiag/train.hpp"
 

@@ -10,6 +10,8 @@
 #include "support/files.hpp"
 #include "support/near.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/families.hpp"
+#include "tsdiag/model.hpp"
 
 namespace tsdiag::test {
 namespace {

@@ -7,6 +7,7 @@
 #include "json_outputs.hpp"
 #include "terminal.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/families.hpp"
 #include "tsdiag/output.hpp"
 
 namespace tsdiag::cli {

@@ -10,6 +10,7 @@
 #include "tsdiag/claim.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/experiment.hpp"
+#include "tsdiag/families.hpp"
 #include "tsdiag/report.hpp"
 #include "tsdiag/text.hpp"
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "mix.hpp"
-#include "tsdiag/model.hpp"
+#include "tsdiag/families.hpp"
 
 /// Random models: sizes from `random:NAME,key=value`, laws of their weights.
 namespace tsdiag::families {

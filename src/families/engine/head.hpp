@@ -1,5 +1,5 @@
 #pragma once
-#include "tsdiag/model.hpp"
+#include "tsdiag/families.hpp"
 
 namespace tsdiag::families {
 

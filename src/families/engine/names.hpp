@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tsdiag/model.hpp"
+#include "tsdiag/families.hpp"
 
 /// Mapping between canonical names and a family's own.
 namespace tsdiag::families {

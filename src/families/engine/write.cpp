@@ -7,6 +7,7 @@
 #include "tsdiag/error.hpp"
 #include "tsdiag/file.hpp"
 #include "tsdiag/table.hpp"
+#include "tsdiag/weights.hpp"
 
 /// A model as a directory of HF: config.json and model.safetensors.
 namespace tsdiag {

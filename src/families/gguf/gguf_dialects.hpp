@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tsdiag/model.hpp"
+#include "tsdiag/families.hpp"
 
 /// How llama.cpp writes each family, as data.
 namespace tsdiag::families {

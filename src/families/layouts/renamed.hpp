@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tsdiag/model.hpp"
+#include "tsdiag/families.hpp"
 
 namespace tsdiag::families {
 

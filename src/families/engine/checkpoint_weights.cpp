@@ -7,7 +7,9 @@
 
 #include "names.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/ops.hpp"
 #include "tsdiag/parallel.hpp"
+#include "tsdiag/weights.hpp"
 
 /// Weights read from a checkpoint, tensor by tensor.
 namespace tsdiag {
