@@ -371,6 +371,31 @@ TEST_F(TraceDoubts, ThePlacementIsFoundByWhatIsTheNormOfWhat) {
     }
 }
 
+TEST_F(TraceDoubts, AMaskUnderAnotherNameIsRefusedWhateverItsNumbers) {
+    const double lowest = std::numeric_limits<float>::lowest(), inf = HUGE_VAL;
+    const auto with_mask = [&](const std::string& name, std::vector<std::int64_t> shape,
+                               const std::vector<double>& mask) {
+        write({hidden("hidden_states.0", 0),
+               hidden("hidden_states.1", 1),
+               {name, std::move(shape), mask}});
+    };
+    for (const char* name : {"mask", "attn_mask", "padding_mask", "decoder_attention_mask"})
+        for (const auto& [kept, hides] :
+             {std::pair(1.0, 0.0), {0.0, 1.0}, {0.0, -1e4}, {0.0, lowest}, {0.0, -inf}})
+            for (const std::vector<std::int64_t>& shape :
+                 {std::vector<std::int64_t>{tokens}, {1, tokens}, {1, 1, 1, tokens}}) {
+                std::vector<double> mask(tokens, kept);
+                mask.back() = hides;
+                with_mask(name, shape, mask);
+                EXPECT_THAT(refused(), HasSubstr("may say which tokens are hidden")) << name;
+            }
+    // What hides none, or is no mask, is ignored.
+    with_mask("attn_mask", {tokens}, std::vector<double>(tokens, 1.0));
+    EXPECT_THAT(probe().out, HasSubstr("attn_mask"));
+    with_mask("mask_scores", {tokens}, {0, 0.25, 0.5, 1, 0, 1, 1, 1});
+    EXPECT_THAT(probe().out, HasSubstr("mask_scores"));
+}
+
 TEST_F(TraceDoubts, AMaskHidesTokensFromThePlacementAndMayHaveAxesOfOne) {
     std::vector<Array> arrays = layer_of(true, tokens, width);
     for (Array& one : arrays)  // rows of padding, which keep to nothing

@@ -115,17 +115,32 @@ bool may_have(const RawTensor& raw, std::size_t rank) {
     return raw.shape.size() >= rank || (raw.dtype == DType::other && raw.shape.empty());
 }
 
-/// Throws `FormatError` for zeros and ones of which either may hide tokens.
+/// Are all values one of two, of which either may hide tokens: 0 and 1, or, as what is added to
+/// logits, 0 and a large negative number?
+bool may_hide(const std::vector<double>& values) {
+    constexpr double least_added = -1000;
+    const bool open = std::ranges::find(values, 0.0) != values.end();
+    const auto others = [&](const auto& hides) {
+        return std::ranges::any_of(values, hides) &&
+               std::ranges::all_of(values, [&](double v) { return v == 0 || hides(v); });
+    };
+    return open && (others([](double v) { return v == 1; }) ||
+                    others([](double v) { return v <= least_added; }));
+}
+
+/// Throws `FormatError` for an array of tokens that may say which of them are hidden.
 void refuse_hiding(const std::string& source, const RawTensor& array) {
-    if (array.dtype > DType::i64 || array.shape.empty() || array.shape.size() > 2) return;
-    if (array.shape.size() == 2 && array.shape[0] == array.shape[1]) return;  // of pairs of tokens
-    const std::vector<Index> values = integers(array, source);
-    const bool all_equal = std::ranges::adjacent_find(values, std::not_equal_to()) == values.end();
-    if (all_equal || std::ranges::any_of(values, [](Index v) { return v != 0 && v != 1; })) return;
+    std::vector<std::int64_t> axes = array.shape;
+    std::erase(axes, 1);  // (B, 1, 1, n), as in Transformers
+    const bool of_pairs = axes.size() == 2 && axes[0] == axes[1];
+    if (axes.empty() || axes.size() > 2 || of_pairs || array.dtype > DType::f64) return;
+    std::vector<double> values(std::size_t(array.count()));
+    widen<double>(array, values);
+    if (!may_hide(values)) return;
     throw FormatError(
         fmt::format("{}: may say which tokens are hidden, or which are kept; name it "
                     "attention_mask, with 1 for "
-                    "those that are kept, or leave it out.",
+                    "those that are kept and 0 for the others, or leave it out.",
                     source));
 }
 
