@@ -1,11 +1,14 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <array>
 #include <cmath>
 #include <regex>
 
 #include "program.hpp"
 #include "tsdiag/json.hpp"
 #include "tsdiag/output.hpp"
+#include "tsdiag/table.hpp"
 
 namespace tsdiag::test {
 namespace {
@@ -126,6 +129,67 @@ TEST(Gradients, RefusesInOneLineAndLeavesNothing) {
     EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"bad.csv"});
     EXPECT_EQ(tsdiag(folder, {"gradients"}).code, 2);
     EXPECT_EQ(tsdiag(folder, {"gradients", "missing.csv"}).code, 1);
+}
+
+/// The names and grad_rsd of the series of a log that a run wrote to `out`.
+std::vector<std::pair<std::string, double>> dispersions(const TemporaryDirectory& folder) {
+    std::vector<std::pair<std::string, double>> all;
+    for (const MetricRow& row :
+         read_metrics_csv(read_file(folder / "out/metrics.csv"), "metrics.csv"))
+        if (row.metric == "grad_rsd")
+            all.emplace_back(row.at.tensor, row.value.value_or(std::nan("")));
+    return all;
+}
+
+TEST(Gradients, TwoNetworksThatAreTrainedInTurnAreTwoSeries) {
+    const TemporaryDirectory folder;
+    // Of each network 1, 3, 1, 3, ..., five times that of the second: the standard deviation over
+    // the mean is sqrt(30 / 29) / 2 in both, and greater together.
+    const auto value = [](int t) { return (t % 2 ? 5 : 1) * (t / 2 % 2 ? 3 : 1); };
+    for (const auto& [key, values] : {std::pair("net", std::array{"\"G\"", "\"D\""}),
+                                      {"network", std::array{"\"generator\"", "\"critic\""}},
+                                      {"optimizer_idx", std::array{"0", "1"}},
+                                      {"of_critic", std::array{"false", "true"}}})
+        for (const bool csv : {false, true}) {
+            std::string text = csv ? fmt::format("step,{},grad_norm\n", key) : "";
+            for (int t = 0; t < 60; ++t)
+                text += csv ? fmt::format("{},{},{}\n", t, values[t % 2], value(t))
+                            : fmt::format("{{\"step\": {}, \"{}\": {}, \"grad_norm\": {}}}\n", t,
+                                          key, values[t % 2], value(t));
+            write_file(folder / "log", text);
+            const Finished done =
+                tsdiag(folder, {"gradients", "log", "--no-report", "--force", "-o", "out"});
+            ASSERT_EQ(done.code, 0) << done.err;
+            EXPECT_THAT(std::regex_replace(done.out, std::regex("\\s+"), " "),
+                        HasSubstr("records of other values come between"));
+            const auto found = dispersions(folder);
+            ASSERT_EQ(found.size(), 2u) << text;
+            for (const auto& [name, rsd] : found) {
+                EXPECT_THAT(name, HasSubstr(fmt::format("grad_norm {}=", key)));
+                EXPECT_NEAR(rsd, std::sqrt(30. / 29) / 2, 1e-12) << name;
+            }
+        }
+}
+
+TEST(Gradients, ValuesOfAKeyThatComeBackTellSeriesApartIfTheyAreWords) {
+    const TemporaryDirectory folder;
+    const auto series = [&](const std::string& key, auto&& of) {
+        std::string text = fmt::format("step,{},grad_norm\n", key);
+        for (int t = 0; t < 60; ++t)
+            text += fmt::format("{},{},{}\n", t, of(t), 1 + 0.5 * std::sin(0.9 * t * t));
+        write_file(folder / "log.csv", text);
+        const Finished done =
+            tsdiag(folder, {"gradients", "log.csv", "--no-report", "--force", "-o", "out"});
+        EXPECT_EQ(done.code, 0) << done.err;
+        return dispersions(folder).size();
+    };
+    EXPECT_EQ(series("split", [](int t) { return t % 10 == 9 ? "val" : "train"; }), 2u);
+    EXPECT_EQ(series("task", [](int t) { return std::array{"a", "b", "c"}[t * t % 7 % 3]; }), 3u);
+    // Phases, a speed, a count within an epoch and one overflow are of one series.
+    EXPECT_EQ(series("phase", [](int t) { return t < 30 ? "warmup" : "main"; }), 1u);
+    EXPECT_EQ(series("speed", [](int t) { return t % 3 ? "3.1 it/s" : "3.2 it/s"; }), 1u);
+    EXPECT_EQ(series("batch", [](int t) { return t % 5; }), 1u);
+    EXPECT_EQ(series("status", [](int t) { return t == 20 ? "overflow" : "ok"; }), 1u);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 namespace tsdiag {
 namespace {
 
-constexpr std::size_t most_values = 4096, most_keys = 12;
+constexpr std::size_t most_values = 4096, most_keys = 12, most_in_turn = 32;
 constexpr Index most_returns = 100;
 
 using Numbers = std::vector<LoggedNumber>;
@@ -322,6 +322,76 @@ std::vector<SettledSeries> told_apart(const Numbers& numbers, const RecordKeys& 
     return best;
 }
 
+/// "generator", but no number, measure ("3.1 it/s") or boolean.
+bool is_word(const std::string& value) {
+    std::string small = value;
+    for (char& c : small) c = c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c;
+    return small.front() >= 'a' && small.front() <= 'z' && small != "true" && small != "false" &&
+           !logged_number(small);
+}
+
+/// The values of a key in successive numbers.
+struct Turns {
+    std::map<std::uint32_t, Index> counts = {};
+    std::uint32_t last = 0;
+    std::size_t found = 0, changes = 0;
+};
+
+/// The keys that all records have and of which a value returns behind another one: of words, before
+/// those of two values that take turns.
+std::vector<std::uint32_t> alternating(const Numbers& numbers, const RecordKeys& keys) {
+    std::map<std::uint32_t, Turns> seen;
+    for (const LoggedNumber& number : numbers)
+        for (const RecordKeys::Entry& entry : keys.of(number.record)) {
+            Turns& turns = seen[entry.key];
+            if (turns.counts.size() > most_in_turn) continue;
+            turns.changes += turns.found++ > 0 && entry.value != turns.last;
+            turns.last = entry.value;
+            ++turns.counts[entry.value];
+        }
+    std::vector<std::uint32_t> words, others;
+    for (const auto& [key, turns] : seen) {
+        const auto& counts = turns.counts;
+        const bool returns = turns.changes >= counts.size(), few = counts.size() <= most_in_turn;
+        if (turns.found != numbers.size() || counts.size() < 2 || !returns || !few) continue;
+        const bool of_words = std::ranges::all_of(counts, [&, at = key](const auto& one) {
+            return is_word(keys.value({at, one.first}));
+        });
+        if (of_words)
+            words.push_back(key);
+        else if (counts.size() == 2 && turns.changes + 1 == numbers.size())
+            others.push_back(key);
+    }
+    words.insert(words.end(), others.begin(), others.end());
+    words.resize(std::min(words.size(), most_keys));
+    return words;
+}
+
+/// The series that alternate in some keys, as those of two networks that are trained in turn; empty
+/// where none do.
+std::vector<SettledSeries> in_turn(const Numbers& numbers, const RecordKeys& keys) {
+    std::vector<SettledSeries> best;
+    std::vector<std::uint32_t> chosen;
+    const std::vector<std::uint32_t> candidates = alternating(numbers, keys);
+    if (candidates.empty()) return best;
+    const Labels labels(numbers, keys);
+    for (const std::uint32_t key : candidates) {
+        std::vector<std::uint32_t> more = chosen;
+        more.push_back(key);
+        std::vector<SettledSeries> out = labels.split(more);
+        const bool single = std::ranges::any_of(
+            out, [](const SettledSeries& one) { return one.numbers.size() < 2; });
+        if (out.size() <= best.size() || out.size() > most_in_turn || single) continue;
+        best = std::move(out);
+        chosen = std::move(more);
+    }
+    for (SettledSeries& one : best)
+        one.notes.push_back(fmt::format(
+            "records of other values come between those of{}: without that key they are one series",
+            one.of));
+    return best;
+}
+
 }  // namespace
 
 void RecordKeys::begin() {
@@ -370,12 +440,15 @@ std::vector<RecordKeys::Entry> RecordKeys::of(std::size_t record) const {
 std::vector<SettledSeries> settled_series(const std::vector<LoggedNumber>& numbers,
                                           const RecordKeys& keys) {
     const SettledSeries one = settled(numbers);
-    if (one.replaced == 0 && one.refusal.empty()) return {one};
     // Of a resumed training a number, such as the memory in use, may differ from one part to the
     // next.
     const bool resumed = one.refusal.empty();
-    std::vector<SettledSeries> several = told_apart(numbers, keys, !resumed);
-    if (several.empty()) return {one};
+    std::vector<SettledSeries> several;
+    if (one.replaced > 0 || !resumed) several = told_apart(numbers, keys, !resumed);
+    if (several.empty()) {
+        several = in_turn(numbers, keys);
+        return several.empty() ? std::vector{one} : several;
+    }
     if (resumed)
         for (SettledSeries& part : several)
             part.notes.push_back(fmt::format(
