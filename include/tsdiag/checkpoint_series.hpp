@@ -20,7 +20,7 @@ struct CheckpointSeries {
     std::string name;  ///< of the whole, for column `model`: the directory that holds them
     std::string unit;  ///< of all members
     std::vector<SeriesMember> members;
-    std::vector<std::string> notes;  ///< omitted copies
+    std::vector<std::string> notes;  ///< omitted copies and folders, contradictory steps
 };
 
 /// Whether the arguments are several checkpoints, or traces: more than one, or a directory that is

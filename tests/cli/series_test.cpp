@@ -252,6 +252,33 @@ TEST_F(SeriesOfEncoders, TellsWithItsStepsWhatIsAssumedOfSome) {
     EXPECT_EQ(line_of(same["recognised"], 0), "configuration: CHECKPOINT/config.json");
 }
 
+TEST_F(ProbeSeries, TellsOfStepsThatContradictEachOtherAndOfFoldersWithoutAModel) {
+    for (const char* step : {"1", "2", "3"}) init(std::string("run/checkpoint-") + step, step);
+    fs::create_directory(folder / "run/checkpoint-4");
+    fs::create_directory(folder / "run/logs");
+    const auto warnings = [&] {
+        const Finished done = probe({"--force"});
+        EXPECT_EQ(done.code, 0) << done.err;
+        return Json::parse(read_file(folder / "run.tsdiag/run.json"), "run.json")["warnings"]
+            .dump();
+    };
+    const std::string empty = warnings();
+    EXPECT_NE(empty.find("run/checkpoint-4: has the name of a checkpoint but holds no model"),
+              std::string::npos)
+        << empty;
+    EXPECT_EQ(empty.find("run/logs"), std::string::npos) << empty;
+    EXPECT_EQ(empty.find("is taken for"), std::string::npos) << empty;
+    write_file(folder / "run/checkpoint-2/trainer_state.json", "{\"global_step\": 2}");
+    EXPECT_EQ(warnings(), empty);
+    write_file(folder / "run/checkpoint-2/trainer_state.json", "{\"global_step\": 7}");
+    const std::string other = warnings();
+    EXPECT_NE(other.find("run/checkpoint-2: is taken for step 7 (global_step of "
+                         "trainer_state.json), not 2 (its name)"),
+              std::string::npos)
+        << other;
+    EXPECT_FALSE(rows_of(metrics("run.tsdiag"), "run,7,").empty());
+}
+
 TEST_F(ProbeSeries, MeasuresAllOnSamplesOfOneLength) {
     const std::string llama = "random:llama-7b,layers=1,d=8,heads=2,vocab=16,tokens=";
     init("run/checkpoint-100", "1", llama + "8");

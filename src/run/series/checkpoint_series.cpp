@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <set>
 
 #include "same_tensors.hpp"
 #include "step_names.hpp"
@@ -70,20 +71,35 @@ bool has_unnumbered_name(const fs::path& path) {
     return name.starts_with("model.") || name.starts_with("pytorch_model");
 }
 
-SeriesMember find_step(const std::string& path) {
+/// The steps that a checkpoint gives of itself, of which the first counts.
+std::vector<SeriesMember> given_steps(const std::string& path, const Json& metadata,
+                                      const fs::path& named) {
+    std::vector<SeriesMember> all;
+    const auto add = [&](std::optional<SeriesMember> found) {
+        if (found) all.push_back(std::move(*found));
+    };
+    add(step_in(metadata, fs::is_directory(path) ? "its file" : "the file"));
+    if (fs::is_directory(path) || has_unnumbered_name(path)) add(step_beside(path));
+    // model.safetensors has no number; its directory may have one
+    add(step_in_file_name(has_unnumbered_name(named) ? fs::absolute(named).parent_path() : named));
+    return all;
+}
+
+/// `contradiction`: what is said where another source gives another step.
+SeriesMember find_step(const std::string& path, std::string& contradiction) {
     const std::unique_ptr<Checkpoint> file = open_file(path);
     const std::string where = fs::is_directory(path) ? "its file" : "the file";
-    if (const auto found = step_in(file->metadata(), where)) return *found;
-    if (fs::is_directory(path) || has_unnumbered_name(path))
-        if (const auto found = step_beside(path)) return *found;
     const fs::path given = fs::path(path).lexically_normal();
     const fs::path named = given.has_filename() ? given : given.parent_path();
-    if (has_unnumbered_name(
-            named)) {  // model.safetensors has no number; its directory may have one
-        if (const auto found = step_in_file_name(fs::absolute(named).parent_path())) return *found;
-    } else if (const auto found = step_in_file_name(named)) {
-        return *found;
+    const std::vector<SeriesMember> all = given_steps(path, file->metadata(), named);
+    for (const SeriesMember& other : all) {
+        const SeriesMember& first = all.front();
+        if (other.unit == first.unit && other.step != first.step && contradiction.empty())
+            contradiction =
+                fmt::format("{}: is taken for {} {} ({}), not {} ({}); rename it, or pass --steps",
+                            path, first.unit, first.step, first.origin, other.step, other.origin);
     }
+    if (!all.empty()) return all.front();
     if (const auto epoch = whole(file->metadata()["epoch"]))
         return {{}, *epoch, "epoch", fmt::format("epoch of {}", where)};
     if (fs::absolute(named).parent_path().filename() == "snapshots")
@@ -96,6 +112,12 @@ SeriesMember find_step(const std::string& path) {
         "{}: neither its metadata nor its name gives a training step, expected a name such as "
         "checkpoint-500; rename it, or pass --steps with one number per checkpoint.",
         path));
+}
+
+SeriesMember find_member(const std::string& path, std::string& contradiction) {
+    SeriesMember found = find_step(path, contradiction);
+    found.path = path;
+    return found;
 }
 
 /// The deepest directory that contains all paths.
@@ -129,6 +151,24 @@ void leave_out_copies(CheckpointSeries& series) {
         kept.push_back(std::move(one));
     }
     series.members = std::move(kept);
+}
+
+/// The folders beside `paths`, all in one, that have the name of a checkpoint but hold no model.
+std::vector<std::string> without_model(const std::vector<std::string>& paths) {
+    std::set<fs::path> known;
+    for (const std::string& path : paths) known.insert(fs::path(path).filename());
+    std::vector<std::string> out;
+    std::error_code failed;
+    for (fs::directory_iterator at(fs::path(paths.front()).parent_path(), failed), end;
+         !failed && at != end; at.increment(failed)) {
+        std::error_code ignored;
+        const fs::path& path = at->path();
+        if (at->is_directory(ignored) && step_in_file_name(path) &&
+            !known.contains(path.filename()))
+            out.push_back(path.string());
+    }
+    std::ranges::sort(out);
+    return out;
 }
 
 std::vector<std::string> expanded(const std::vector<std::string>& arguments) {
@@ -199,9 +239,8 @@ bool is_series(const std::vector<std::string>& arguments) {
 }
 
 SeriesMember find_member(const std::string& path) {
-    SeriesMember found = find_step(path);
-    found.path = path;
-    return found;
+    std::string ignored;
+    return find_member(path, ignored);
 }
 
 CheckpointSeries find_series(const std::vector<std::string>& arguments,
@@ -213,14 +252,21 @@ CheckpointSeries find_series(const std::vector<std::string>& arguments,
         throw UsageError(
             fmt::format("--steps: {} numbers given, expected {}, one per checkpoint ({} first).",
                         steps.size(), paths.size(), paths.front()));
+    std::string contradiction;  // the first
+    std::size_t others = 0;
     for (std::size_t i = 0; i < paths.size(); ++i) {
         if (paths[i].starts_with("random:"))
             throw UsageError(fmt::format(
                 "{}: is a random model, expected a checkpoint; probe random models one by one.",
                 paths[i]));
+        std::string contradicts;
         const SeriesMember found = steps.empty()
-                                       ? find_member(paths[i])
+                                       ? find_member(paths[i], contradicts)
                                        : SeriesMember{paths[i], steps[i], "step", "--steps"};
+        if (contradiction.empty())
+            contradiction = contradicts;
+        else if (!contradicts.empty())
+            ++others;
         if (series.unit.empty()) series.unit = found.unit;
         if (series.unit != found.unit)
             throw UsageError(fmt::format(
@@ -229,6 +275,14 @@ CheckpointSeries find_series(const std::vector<std::string>& arguments,
                 paths[i], found.unit, found.origin, found.step, paths.front(), series.unit));
         series.members.push_back(found);
     }
+    if (!contradiction.empty())
+        series.notes.push_back(
+            others == 0 ? contradiction
+                        : fmt::format("{} ({} likewise)", contradiction, counted(others, "other")));
+    if (arguments.size() == 1)
+        for (const std::string& path : without_model(paths))
+            series.notes.push_back(fmt::format(
+                "{}: has the name of a checkpoint but holds no model, and is left out", path));
     // a stable order: of equal steps the one named first
     std::vector<std::pair<Index, std::size_t>> order;
     for (std::size_t i = 0; i < series.members.size(); ++i)
