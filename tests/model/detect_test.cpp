@@ -159,6 +159,51 @@ TEST(Detect, FindsTheLearnedScaleOfThePolynomialThatItsConfigurationNames) {
     EXPECT_THAT(detection_error<FormatError>(*file, with_heads(2)), HasSubstr(name));
 }
 
+/// A value of another type than its key has is not passed over.
+TEST(Detect, RefusesKeysOfItsOwnOfAnotherType) {
+    for (const char* own :
+         {R"("causal": 12)", R"("window": 1.5)", R"("window": "4")", R"("attention": false)",
+          R"("attention_options": [])", R"("attention_options": {"p": 3})", R"("placement": 1)",
+          R"("deesc": "0.5")", R"("deesc_at": 2)", R"("deesc_mean": true)", R"("steps": ["x"])",
+          R"("output_norm": 0)", R"("memory_tokens": "2")", R"("layers": {})", R"("draws": 3)"}) {
+        const std::string key = std::string(own).substr(1, std::string(own).find('"', 1) - 1);
+        const std::string config =
+            R"({"model_type": "bert", "num_attention_heads": 2, "tsdiag": {)" + std::string(own) +
+            "}}";
+        EXPECT_THAT(detection_error<FormatError>(*tiny_bert(), with_config(config.c_str())),
+                    AllOf(HasSubstr("'" + key + "'"), HasSubstr("expected ")))
+            << own;
+    }
+    for (const char* own : {R"("bert")", R"({"layers": ["softmax", "linear"]})"}) {
+        const std::string config =
+            R"({"model_type": "bert", "num_attention_heads": 2, "tsdiag": )" + std::string(own) +
+            "}";
+        EXPECT_THAT(detection_error<FormatError>(*tiny_bert(), with_config(config.c_str())),
+                    HasSubstr("expected an object"));
+    }
+    EXPECT_NO_THROW(detect(*tiny_bert(), with_config(R"({"model_type": "bert",
+        "num_attention_heads": 2, "tsdiag": {"causal": true, "window": 2, "deesc": null}})")));
+}
+
+/// Transformers looks at the truth of a value, of which "false" has one; none is guessed.
+TEST(Detect, RefusesSwitchesThatAreNeitherTrueNorFalse) {
+    const std::string llama = R"({"model_type": "llama", "num_attention_heads": 2, )";
+    for (const char* value : {"1", "0", "1.0", R"("true")", R"("false")", "[]"})
+        EXPECT_THAT(detection_error<FormatError>(
+                        *tiny_llama(),
+                        with_config((llama + R"("tie_word_embeddings": )" + value + "}").c_str())),
+                    HasSubstr("'tie_word_embeddings' that is not true or false"))
+            << value;
+    for (const char* value : {"true", "false", "null"})
+        EXPECT_NO_THROW(
+            detect(*tiny_llama(),
+                   with_config((llama + R"("tie_word_embeddings": )" + value + "}").c_str())))
+            << value;
+    EXPECT_THAT(detection_error<FormatError>(*tiny_llama(), with_config(R"({"model_type": "mistral",
+                        "num_attention_heads": 2, "use_sliding_window": "false"})")),
+                HasSubstr("'use_sliding_window' that is not true or false"));
+}
+
 /// What `init` and `train` add to a configuration: draws of the model, not of a layer.
 TEST(Detect, ReadsWhatAttentionsDrew) {
     const auto with_own = [](const std::string& own) {

@@ -361,7 +361,7 @@ TEST(WrittenModel, IsRefusedWhereItsKeysAreNotUnderstood) {
     const std::string step = "post-norm,d=8,heads=2,layers=2,ffn=8,step=contranorm:norm=0";
     EXPECT_EQ(reading(step, "norm=0", "norm=0"), "");
     EXPECT_THAT(reading(step, "\"contranorm:norm=0\"", "[\"contranorm:norm=0\"]"),
-                testing::HasSubstr("'steps' of its configuration is not a text"));
+                testing::HasSubstr("'steps' of its configuration's 'tsdiag' is "));
     EXPECT_THAT(reading(step, "contranorm:norm=0", "contrast"),
                 testing::HasSubstr("'steps' of its configuration: unknown step 'contrast'"));
     EXPECT_THAT(reading(step, "contranorm:norm=0", "contranorm:norm=2"),

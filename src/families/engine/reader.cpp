@@ -139,9 +139,8 @@ bool Reader::part(Words keys, const std::string& tensor, bool left_out) const {
                         "\"{}\": true there if the model has it, else pass --ignore '*{}.bias'",
                         file_.source(), prefix_ + tensor, config_source_, *keys.begin(),
                         *keys.begin(), module.empty() ? "norm" : module + ".*"));
-    if (said.is_null()) return there;
-    if (!said.is_bool()) wrong(*keys.begin(), "true or false");
-    if (said.boolean() != there)
+    const std::optional<bool> on = switch_said(keys);
+    if (on && *on != there)
         throw FormatError(fmt::format("{}: {} says {} = {}, but tensor '{}' is {}", file_.source(),
                                       config_source_, *keys.begin(), said.dump(), prefix_ + tensor,
                                       there ? "there" : "missing"));
@@ -195,15 +194,18 @@ double Reader::number(Words keys, double fallback) {
     return said.number();
 }
 
-bool Reader::flag(Words keys, bool fallback) {
+std::optional<bool> Reader::switch_said(Words keys) const {
     const Json& said = value(keys);
-    if (said.is_null()) {
-        questions_[{keys.begin(), keys.end()}] = true;
-        assume(fmt::format("{} = {}", *keys.begin(), fallback));
-        return fallback;
-    }
+    if (said.is_null()) return std::nullopt;
     if (!said.is_bool()) wrong(*keys.begin(), "true or false");
     return said.boolean();
+}
+
+bool Reader::flag(Words keys, bool fallback) {
+    if (const std::optional<bool> said = switch_said(keys)) return *said;
+    questions_[{keys.begin(), keys.end()}] = true;
+    assume(fmt::format("{} = {}", *keys.begin(), fallback));
+    return fallback;
 }
 
 std::string Reader::word(Words keys, std::string_view fallback) {

@@ -1,6 +1,7 @@
 #pragma once
 #include <initializer_list>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -57,6 +58,8 @@ class Reader {
     Index count(Words keys, Index fallback);
     double number(Words keys, double fallback);
     bool flag(Words keys, bool fallback);
+    /// As `flag`, where the config tells; another type than true or false is refused.
+    std::optional<bool> switch_said(Words keys) const;
     std::string word(Words keys, std::string_view fallback);
     Unary activation(Words keys, std::string_view fallback);
     /// --n-heads, else the config.  Throws `UsageError` where neither tells, or heads do not divide

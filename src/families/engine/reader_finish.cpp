@@ -263,19 +263,43 @@ std::vector<std::string> rules(const ModelSpec& spec) {
     return out;
 }
 
-/// Checks the keys that write_model adds to the family's: `said` of the model, or of one layer.
+/// Checks the keys that write_model adds to the family's, and the types of their values: `said` of
+/// the model, or of one layer.
 void Reader::require_known_keys(const Json& said, bool of_layer) const {
-    constexpr std::array layer{
-        "attention", "attention_options", "causal",     "window", "placement",
-        "deesc",     "deesc_at",          "deesc_mean", "steps",  "output_norm"};
-    constexpr std::array model{"memory_tokens", "layers", "draws"};
-    if (!said.is_object()) return;
-    const auto known = [](const auto& all, const std::string& key) {
-        return std::ranges::find(all, key) != all.end();
+    struct OwnKey {
+        std::string_view name;
+        bool (Json::*fits)() const;
+        std::string_view expected;
     };
-    for (const auto& [key, value] : said.object())
-        if (!known(layer, key) && (of_layer || !known(model, key)))
+    constexpr std::array layer{OwnKey{"attention", &Json::is_string, "a text"},
+                               OwnKey{"attention_options", &Json::is_object, "an object"},
+                               OwnKey{"causal", &Json::is_bool, "true or false"},
+                               OwnKey{"window", &Json::is_integer, "an integer"},
+                               OwnKey{"placement", &Json::is_string, "a text"},
+                               OwnKey{"deesc", &Json::is_number, "a number"},
+                               OwnKey{"deesc_at", &Json::is_string, "a text"},
+                               OwnKey{"deesc_mean", &Json::is_string, "a text"},
+                               OwnKey{"steps", &Json::is_string, "a text"},
+                               OwnKey{"output_norm", &Json::is_string, "a text"}};
+    constexpr std::array model{OwnKey{"memory_tokens", &Json::is_integer, "an integer"},
+                               OwnKey{"layers", &Json::is_array, "a list"},
+                               OwnKey{"draws", &Json::is_object, "an object"}};
+    if (said.is_null() && !of_layer) return;
+    if (!said.is_object())
+        refuse(fmt::format("{} has {}, expected an object",
+                           of_layer ? "'layers' of 'tsdiag' in its configuration"
+                                    : "'tsdiag' of its configuration",
+                           said.dump()));
+    for (const auto& [key, value] : said.object()) {
+        const auto* known = std::ranges::find(layer, key, &OwnKey::name);
+        const bool of_model = known == layer.end() && !of_layer;
+        if (of_model) known = std::ranges::find(model, key, &OwnKey::name);
+        if (known == (of_model ? model.end() : layer.end()))
             refuse(fmt::format("'tsdiag' of its configuration has the unknown key '{}'", key));
+        if (!value.is_null() && !(value.*known->fits)())
+            refuse(fmt::format("'{}' of its configuration's 'tsdiag' is {}, expected {}", key,
+                               value.dump(), known->expected));
+    }
 }
 
 void Reader::read_steps(const std::string& text, BlockSpec& block) const {
@@ -317,13 +341,16 @@ void Reader::apply_own_keys() {
             b.deesc.before_ffn = deescalates_before_ffn(said["deesc_at"].string());
         if (said["deesc_mean"].is_string())
             b.deesc.past = deescalates_by_the_past(said["deesc_mean"].string());
-        if (const Json& steps = said["steps"]; steps.is_string())
-            read_steps(steps.string(), b);
-        else if (!steps.is_null())
-            refuse("'steps' of its configuration is not a text");
+        if (said["steps"].is_string()) read_steps(said["steps"].string(), b);
         if (!said["attention_options"].is_object()) continue;
-        for (const auto& [key, value] : said["attention_options"].object())
+        for (const auto& [key, value] : said["attention_options"].object()) {
+            if (!value.is_string())
+                refuse(
+                    fmt::format("'attention_options' of its configuration's 'tsdiag' has {} = {}, "
+                                "expected a text",
+                                key, value.dump()));
             b.attention.options[key] = value.string();
+        }
         check_options(attention(b.attention.variant), b.attention.options);
     }
     if (own["attention"].is_string()) attention(own["attention"].string());  // or throw
@@ -407,20 +434,16 @@ Architecture Reader::finish(Names names, Words unused, Words own) {
     check_sources();
     check_told_sizes();
     warn_of_assumptions();
-    const Json& tied = config_["tie_word_embeddings"];
+    const std::optional<bool> tied = switch_said({"tie_word_embeddings"});
     const bool by_default =
         has_model_type_ && config_source_.ends_with(".json") && ties_by_default(spec.family);
-    const std::optional<bool> said = tied.is_bool() ? std::optional(tied.boolean())
-                                     : by_default   ? std::optional(true)
-                                                    : std::nullopt;
-    for (auto& found :
-         output_head(file_, names, said,
-                     tied.is_bool() ? "tie_word_embeddings says"
-                                    : "Transformers has it where tie_word_embeddings is "
-                                      "not in the configuration",
-                     spec))
+    for (auto& found : output_head(file_, names, by_default && !tied ? std::optional(true) : tied,
+                                   tied ? "tie_word_embeddings says"
+                                        : "Transformers has it where tie_word_embeddings is "
+                                          "not in the configuration",
+                                   spec))
         names.push_back(std::move(found));
-    if (tied.is_bool() && !tied.boolean() && spec.vocabulary > 0 && !spec.head.matrix)
+    if (tied && !*tied && spec.vocabulary > 0 && !spec.head.matrix)
         took(
             fmt::format("{} says tie_word_embeddings = false, but the file has no separate output "
                         "head: --loss lm and mlm use the token embedding instead",

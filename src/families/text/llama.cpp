@@ -68,9 +68,9 @@ void read_mistral(Reader& r) {
                             r.prefix() + bias));
     for (BlockSpec& b : r.spec.blocks) b.attention.out_bias = false;
     r.value({"max_window_layers"});
-    const Json& use = r.value({"use_sliding_window"});
+    const std::optional<bool> use = r.switch_said({"use_sliding_window"});
     const bool off = r.config().contains("sliding_window") && r.value({"sliding_window"}).is_null();
-    const bool on = !off && (!use.is_bool() || use.boolean());
+    const bool on = !off && use.value_or(true);
     set_windows(
         r, on ? r.count({"sliding_window"}, 4096) : 0, [](Index) { return true; }, false);
 }
@@ -78,9 +78,9 @@ void read_mistral(Reader& r) {
 /// Qwen's windows only where `use_sliding_window`, by `layer_types` where listed, else from layer
 /// `max_window_layers` on.
 void read_qwen_windows(Reader& r) {
-    const Json& use = r.value({"use_sliding_window"});
+    const std::optional<bool> use = r.switch_said({"use_sliding_window"});
     const bool off = r.config().contains("sliding_window") && r.value({"sliding_window"}).is_null();
-    const bool on = !off && use.is_bool() && use.boolean();
+    const bool on = !off && use.value_or(false);
     const Index window = on ? r.count({"sliding_window"}, 4096) : 0;
     const bool listed = !r.value({"layer_types"}).is_null();
     r.value({"max_window_layers"});

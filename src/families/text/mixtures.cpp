@@ -53,8 +53,8 @@ void refuse_dense_layers(Reader& r) {
     r.value({"intermediate_size"});  // of layers without experts
 }
 void read_qwen_window(Reader& r) {
-    const Json& use = r.value({"use_sliding_window"});
-    const bool on = use.is_bool() && use.boolean() && !r.value({"sliding_window"}).is_null();
+    const bool on = r.switch_said({"use_sliding_window"}).value_or(false) &&
+                    !r.value({"sliding_window"}).is_null();
     r.value({"sliding_window"});
     const bool listed = !r.value({"layer_types"}).is_null();
     r.value({"max_window_layers"});

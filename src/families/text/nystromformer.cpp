@@ -91,9 +91,7 @@ void read_embeddings(Reader& r) {
 /// `inv_init_coeff_option`, where anything but "original" means the exact one.
 std::string read_start(Reader& r) {
     const Json& option = r.value({"inv_init_coeff_option"});
-    const bool asked = r.value({"inv_coeff_init_option"}).is_bool()
-                           ? r.flag({"inv_coeff_init_option"}, false)
-                           : !option.is_null();
+    const bool asked = r.switch_said({"inv_coeff_init_option"}).value_or(!option.is_null());
     return asked && !equal(option, "original") ? "exact" : "original";
 }
 

@@ -109,12 +109,12 @@ Json attributes(const Checkpoint& file) {
                 "if it is that of torch.nn.TransformerEncoderLayer, save its state_dict",
                 file.source(), name, kind.string()));
         Json own;
-        own.set("norm_first", layer["norm_first"].is_bool() && layer["norm_first"].boolean());
+        own.set("norm_first", layer["norm_first"].is_null() ? Json(false) : layer["norm_first"]);
         own.set("nhead", layer["self_attn"]["num_heads"]);
         own.set("layer_norm_eps", layer["norm1"]["eps"]);
         own.set("activation", activation_of(layer["activation"]));
         const Json& zero = layer["self_attn"]["add_zero_attn"];
-        if (zero.is_bool() && zero.boolean())
+        if (!zero.is_null() && !equal(zero, false))
             throw FormatError(fmt::format(
                 "{}: layer {} attends to a token of zeros (add_zero_attn), which is not supported",
                 file.source(), name));
