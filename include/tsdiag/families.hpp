@@ -48,10 +48,12 @@ struct DetectOptions {
     Json config;                              ///< config.json, or null
     std::string config_name = "config.json";  ///< for messages
     bool config_of_script = false;  ///< all arguments of a training, most not about the model
-    bool config_given = false;      ///< by --config: precedes what the file says of itself
-    std::optional<Index> heads;     ///< --n-heads
-    std::optional<Index> width;     ///< --width: accept pruned files
-    Index memory_tokens = 0;        ///< --memory-tokens: ModelSpec::memory_tokens
+    /// Other sources of `config`, with their names, which must not contradict it.
+    std::vector<std::pair<std::string, Json>> also_said = {};
+    bool config_given = false;   ///< by --config: precedes what the file says of itself
+    std::optional<Index> heads;  ///< --n-heads
+    std::optional<Index> width;  ///< --width: accept pruned files
+    Index memory_tokens = 0;     ///< --memory-tokens: ModelSpec::memory_tokens
     /// --ignore: names of tensors and of keys of the configuration, '*' for any characters.
     /// Matches are treated as absent.
     std::vector<std::string> ignore = {};

@@ -255,6 +255,11 @@ Subject open_subject(const SubjectOptions& options) {
         detection.config = read_json(config);
         detection.config_name = config.string();
         subject.notes.push_back(fmt::format("configuration: {}", config.string()));
+        // Of Meta's files, which it configures where there is no config.json.
+        if (const fs::path parameters = config.parent_path() / "params.json";
+            options.config.empty() && parameters != config && fs::exists(parameters) &&
+            subject.file->has("layers.0.attention.wq.weight"))
+            detection.also_said.emplace_back(parameters.string(), read_json(parameters));
     }
     // The metadata of safetensors are texts about the file.
     SavedConfig saved = subject.file->format().starts_with("safetensors")

@@ -145,6 +145,20 @@ TEST_F(Meta, InPartsHasTheSameNumbers) {
     EXPECT_EQ(in_parts, expected());
 }
 
+/// config.json is read before params.json, which must say the same.
+TEST_F(Meta, IsRefusedWhereTwoFilesContradictEachOther) {
+    write("consolidated.00.pth", whole_file(meta_model()));
+    write("config.json", read_file(golden / "config.json"));
+    write("params.json", parameters);
+    EXPECT_EQ(probe().code, 0);
+    write("params.json", Json::parse(parameters, "parameters").set("norm_eps", 0.1).dump());
+    const Finished found = probe();
+    EXPECT_EQ(found.code, 1);
+    expect_one_sentence(found.err);
+    EXPECT_THAT(found.err, HasSubstr("config.json says rms_norm_eps = "));
+    EXPECT_THAT(found.err, HasSubstr("params.json says rms_norm_eps = 0.1"));
+}
+
 TEST_F(Meta, IsRefusedWhereItIsNotUnderstood) {
     auto model = meta_model();
     write("consolidated.00.pth", whole_file(model));

@@ -185,6 +185,59 @@ TEST(Detect, RefusesKeysOfItsOwnOfAnotherType) {
         "num_attention_heads": 2, "tsdiag": {"causal": true, "window": 2, "deesc": null}})")));
 }
 
+/// What a training saved in the file, in Meta's words, against what is beside it.
+TEST(Detect, ComparesTheSourcesOfMetasFiles) {
+    MemoryFile file;
+    file.add("tok_embeddings.weight", {11, 8});
+    const std::string layer = "layers.0.";
+    file.add(layer + "attention.wq.weight", {8, 8});
+    file.add(layer + "attention.wk.weight", {4, 8});
+    file.add(layer + "attention.wv.weight", {4, 8});
+    file.add(layer + "attention.wo.weight", {8, 8});
+    for (const char* name : {"w1", "w3"})
+        file.add(layer + "feed_forward." + name + ".weight", {12, 8});
+    file.add(layer + "feed_forward.w2.weight", {8, 12});
+    file.add(layer + "attention_norm.weight", {8});
+    file.add(layer + "ffn_norm.weight", {8});
+    file.add("norm.weight", {8});
+    const char* const said = R"({"dim": 8, "n_layers": 1, "n_heads": 2, "n_kv_heads": 1,
+        "norm_eps": 1e-5, "rope_theta": 500.0, "vocab_size": 11, "max_seq_len": 16})";
+    const Json arguments = Json::parse(said, "arguments");
+    DetectOptions options = with_config(said);
+    options.config_name = "params.json";
+    file.set_metadata(Json().set("model_args", Json(arguments).set("vocab_size", -1)));
+    EXPECT_NO_THROW(detect(file, options));
+    EXPECT_NO_THROW(detect(file, {}));
+    const std::pair<const char*, Json> cases[] = {
+        {"dim", 16},        {"n_layers", 2},    {"n_heads", 4},      {"n_kv_heads", 2},
+        {"norm_eps", 0.1},  {"vocab_size", 12}, {"rope_theta", 1e4}, {"max_seq_len", 32},
+        {"hidden_dim", 16}, {"head_dim", 8}};
+    for (const auto& [key, value] : cases) {
+        Json config = arguments;
+        config.set("hidden_dim", 12).set("head_dim", 4);
+        options.config = config;
+        file.set_metadata(Json().set("model_args", Json(arguments).set(key, value)));
+        EXPECT_THAT(detection_error<FormatError>(file, options),
+                    AllOf(HasSubstr("params.json says"),
+                          HasSubstr("but model_args in the file says"), HasSubstr(value.dump())))
+            << key;
+        options.config_given = true;
+        EXPECT_THAT(detect(file, options).spec.recognised,
+                    Contains(HasSubstr("--config precedes what the file itself says")))
+            << key;
+        options.config_given = false;
+        file.set_metadata(Json());
+        options.also_said = {{"other/params.json", Json(arguments).set(key, value)}};
+        EXPECT_THAT(detection_error<FormatError>(file, options),
+                    AllOf(HasSubstr("params.json says"), HasSubstr("but other/params.json says")))
+            << key;
+        options.also_said.clear();
+    }
+    file.set_metadata(Json().set("model_args", arguments).set("config", Json().set("n_heads", 4)));
+    EXPECT_THAT(detection_error<FormatError>(file, {}),
+                AllOf(HasSubstr("its model_args says"), HasSubstr("but config in the file says")));
+}
+
 /// Transformers looks at the truth of a value, of which "false" has one; none is guessed.
 TEST(Detect, RefusesSwitchesThatAreNeitherTrueNorFalse) {
     const std::string llama = R"({"model_type": "llama", "num_attention_heads": 2, )";

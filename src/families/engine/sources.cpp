@@ -29,7 +29,9 @@ std::vector<std::pair<std::string, const Json*>> said_in(const Json& metadata) {
 void Reader::check_sources() {
     const auto plain = [](const Json& v) { return v.is_number() || v.is_bool() || v.is_string(); };
     questions_.try_emplace({"tie_word_embeddings"}, false);
-    for (const auto& [name, said] : said_in(file_.metadata())) also_said(*said, name);
+    for (const auto& [name, said] : options_.also_said) also_said(said, name);
+    for (const auto& [name, said] : said_in(file_.metadata()))
+        also_said(*said, name + " in the file");
     std::vector<std::string> overruled;
     for (const auto& [name, said] : other_sources_)
         for (const auto& [keys, by_default] : questions_) {
@@ -43,7 +45,7 @@ void Reader::check_sources() {
                     continue;
                 if (used != keys.end() && !options_.config_given)
                     refuse(fmt::format(
-                        "{} says {} = {}, but {} in the file says {} = {}; pass the one that is "
+                        "{} says {} = {}, but {} says {} = {}; pass the one that is "
                         "right with --config FILE",
                         config_source_, *used, config_[*used].dump(), name, key, other.dump()));
                 overruled.push_back(fmt::format("{} = {} of {}", key, other.dump(), name));

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "engine/names.hpp"
+#include "engine/sources.hpp"
 #include "tsdiag/error.hpp"
 
 namespace tsdiag::families {
@@ -63,6 +64,17 @@ std::string translated(std::string_view name) {
     if (found == meta_tensors.end()) return "";
     std::string out(found->there);
     if (const std::size_t star = out.find('*'); star != out.npos) out.replace(star, 1, layer);
+    return out;
+}
+
+/// What another source says, by the family's keys.
+Json by_own_keys(const Json& said) {
+    Json out;
+    for (const auto& [key, value] : said.object()) {
+        const auto* pair = std::ranges::find(meta_keys, key, &MetaPair::here);
+        if (key != "vocab_size" || !equal(value, -1))  // which is left to the tokenizer
+            out.set(pair == meta_keys.end() ? key : std::string(pair->there), value);
+    }
     return out;
 }
 
@@ -166,6 +178,9 @@ MetaModel::MetaModel(const Checkpoint& file, const DetectOptions& options)
                         file.source()));
     if (options_.config["model_type"].is_null())
         options_.config = Arguments(file, Json(options_.config), options_.config_name).read();
+    for (auto& [name, said] : options_.also_said) said = by_own_keys(said);
+    for (const auto& [name, said] : said_in(file.metadata()))
+        options_.also_said.emplace_back(name + " in the file", by_own_keys(*said));
     for (const std::string& name : file.names()) {
         std::string there = translated(name);
         if (there.empty())
