@@ -132,25 +132,31 @@ bool is_uncased(const Vocabulary& vocabulary) {
     return lower;
 }
 
-/// "Bert" of the tokenizer_class BertTokenizer or BertTokenizerFast; empty: none is said, or one
-/// that takes any tokenizer.
-std::string class_said(const fs::path& folder) {
-    const Json config = json_beside(folder, "tokenizer_config.json");
-    if (!config.is_object() || !config["tokenizer_class"].is_string()) return {};
-    std::string name = config["tokenizer_class"].string();
-    for (const std::string_view end : {"Fast", "Tokenizer"})
-        if (name.ends_with(end)) name.resize(name.size() - end.size());
-    return name == "PreTrained" ? std::string() : name;
+struct SaidClass {
+    std::string name;  ///< "Bert" of BertTokenizer or BertTokenizerFast
+    std::string file;
+};
+
+/// The tokenizer_class of tokenizer_config.json or, where it has none, of config.json, as
+/// Transformers looks for it; empty: none is said, or one that takes any tokenizer.
+SaidClass class_said(const fs::path& folder) {
+    for (const char* file : {"tokenizer_config.json", "config.json"}) {
+        const Json config = json_beside(folder, file);
+        if (!config.is_object() || !config["tokenizer_class"].is_string()) continue;
+        std::string name = config["tokenizer_class"].string();
+        for (const std::string_view end : {"Fast", "Tokenizer"})
+            if (name.ends_with(end)) name.resize(name.size() - end.size());
+        return {name == "PreTrained" ? std::string() : name, (folder / file).string()};
+    }
+    return {};
 }
 
-[[noreturn]] void refuse_class(const fs::path& folder, std::string_view name,
-                               std::string_view files) {
+[[noreturn]] void refuse_class(const SaidClass& said, std::string_view files) {
     throw FormatError(fmt::format(
         "{}: tokenizer_class is {}Tokenizer, but beside it there is only {}, which is read as "
         "another class does; name a tokenizer.json with --tokenizer FILE, or pass ids with --input "
         "ids:FILE.",
-        (folder / "tokenizer_config.json").string(), visible(shortened(std::string(name), 60)),
-        files));
+        said.file, visible(shortened(said.name, 60)), files));
 }
 
 /// Classes of Transformers that read vocab.txt as BERT's does.
@@ -161,9 +167,9 @@ constexpr std::array<std::string_view, 14> like_bert{
 
 std::shared_ptr<Parts> read_bert(const fs::path& folder) {
     const fs::path file = folder / "vocab.txt";
-    if (const std::string said = class_said(folder);
-        !said.empty() && std::ranges::find(like_bert, said) == like_bert.end())
-        refuse_class(folder, said, "vocab.txt");
+    if (const SaidClass said = class_said(folder);
+        !said.name.empty() && std::ranges::find(like_bert, said.name) == like_bert.end())
+        refuse_class(said, "vocab.txt");
     auto parts = std::make_shared<Parts>();
     auto model = std::make_unique<WordPiece>();
     Id id = 0;
@@ -246,13 +252,16 @@ std::shared_ptr<Parts> read_gpt2(const fs::path& folder) {
     std::string family = model_config.is_object() && model_config["model_type"].is_string()
                              ? model_config["model_type"].string()
                              : "";
-    // Transformers takes the class that is said here before that of the model.
-    if (const std::string said = class_said(folder); !said.empty()) {
-        const std::string own = said == "GPT2" ? "gpt2" : said == "Roberta" ? "roberta" : "";
-        if (own.empty()) refuse_class(folder, said, "vocab.json with merges.txt");
+    // Transformers takes the class that is said before that of the model.
+    if (const SaidClass said = class_said(folder); !said.name.empty()) {
+        const std::string own = said.name == "GPT2"      ? "gpt2"
+                                : said.name == "Roberta" ? "roberta"
+                                                         : "";
+        if (own.empty()) refuse_class(said, "vocab.json with merges.txt");
         if (own != family)
-            parts->notes.push_back(fmt::format(
-                "as tokenizer_class {}Tokenizer says, though the model is '{}'", said, family));
+            parts->notes.push_back(
+                fmt::format("as tokenizer_class {}Tokenizer says, though the model is '{}'",
+                            said.name, family));
         family = own;
     }
     if (family == "roberta") {
@@ -312,7 +321,7 @@ void require_agreement(const fs::path& folder, const Parts& parts) {
 }
 
 void note_class(const fs::path& folder, Parts& parts) {
-    const std::string said = class_said(folder);
+    const std::string said = class_said(folder).name;
     const bool bert = std::ranges::find(like_bert, said) != like_bert.end();
     const bool other = said == "GPT2" || said == "Roberta" || said == "Llama" || said == "Gemma";
     if (parts.model->kind == "WordPiece" ? other : bert)
@@ -330,9 +339,10 @@ std::shared_ptr<Parts> read_vocabulary_files(const fs::path& folder) {
     if (parts) {
         add_declared_tokens(folder, *parts, Missing::added);
     } else if (is_there(folder / "tokenizer.model")) {
-        const std::string said = class_said(folder);
-        if (!said.empty() && said != "Llama" && said != "CodeLlama" && said != "Gemma")
-            refuse_class(folder, said, "tokenizer.model");
+        const SaidClass said = class_said(folder);
+        constexpr std::array<std::string_view, 4> known{"", "Llama", "CodeLlama", "Gemma"};
+        if (std::ranges::find(known, said.name) == known.end())
+            refuse_class(said, "tokenizer.model");
         parts = read_sentence_model(folder / "tokenizer.model", config_of(folder),
                                     json_beside(folder, "tokenizer_config.json"), false);
     } else {

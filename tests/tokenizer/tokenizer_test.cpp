@@ -513,6 +513,13 @@ TEST_F(TokenizerFiles, TheClassOfATokenizerDecidesOrIsRefused) {
         said(name);
         EXPECT_EQ(refusal(), "accepted") << name;
     }
+    // Where tokenizer_config.json has none, Transformers takes that of config.json.
+    put("config.json", R"({"model_type":"bert","tokenizer_class":"BertJapaneseTokenizer"})");
+    EXPECT_EQ(refusal(), "accepted");
+    put("tokenizer_config.json", "{}");
+    EXPECT_NE(refusal().find("config.json: tokenizer_class is BertJapaneseTokenizer"),
+              std::string::npos)
+        << refusal();
     put("vocab.json",
         R"({"<s>":0,"</s>":1,"<pad>":2,"<unk>":3,"<mask>":4,"a":5,"b":6,"ab":7,"<|endoftext|>":8})");
     put("merges.txt", "#version: 0.2\na b\n");
@@ -524,6 +531,10 @@ TEST_F(TokenizerFiles, TheClassOfATokenizerDecidesOrIsRefused) {
         return fmt::format("{}", fmt::join(tokenizer.notes(), "; "));
     };
     EXPECT_NE(notes(plain).find("though the model is 'roberta'"), std::string::npos);
+    put("tokenizer_config.json", "{}");
+    EXPECT_EQ(pieces(open_tokenizer(folder.path()), "ab"), "<s>|ab|</s>");
+    put("config.json", R"({"model_type":"roberta","tokenizer_class":"GPT2Tokenizer"})");
+    EXPECT_EQ(pieces(open_tokenizer(folder.path()), "ab"), "ab");
     said("CLIPTokenizer");
     EXPECT_NE(refusal().find("only vocab.json with merges.txt"), std::string::npos) << refusal();
     const std::string json =
