@@ -51,6 +51,8 @@ class Tokenizer {
     const std::string& kind() const;  ///< "BPE", "WordPiece", "Unigram", "WordLevel"
     /// Files that were read, with their SHA-256 as "NAME DIGEST", and what was assumed.
     const std::vector<std::string>& notes() const;
+    /// A warning of what was assumed though another library does otherwise; empty: none.
+    const std::string& assumption() const;
 
   private:
     std::shared_ptr<const tokenizer::Parts> parts_;

@@ -70,7 +70,7 @@ class InputSource {
     Json text_;
     std::vector<Picture> pictures_;  ///< resized and cropped, one per sample
     Preprocessor preprocessor_;
-    std::string assumption_;        ///< about it; empty: none
+    std::string assumption_;        ///< about it, or of the tokenizer; empty: none
     std::string unprocessed_ = {};  ///< what an image looks like that was not preprocessed
     Json pictures_json_;
 };

@@ -125,6 +125,7 @@ void InputSource::read_text() {
     for (Index s = 0; s < count_; ++s)
         ids_.push_back(tokenizer.wrapped(
             std::span<const Index>(all).subspan(std::size_t(s * each), std::size_t(each))));
+    assumption_ = tokenizer.assumption();
     text_ = described_text(tokenizer, text, all.size(), ids_.front());
 }
 

@@ -88,6 +88,7 @@ struct Parts {
     bool byte_level = false;  ///< tokens are written in the characters of bytes
     Id size = 0;
     std::vector<std::string> notes;
+    std::string assumption;  ///< in which another library differs; empty: none
 };
 
 // reading.cpp

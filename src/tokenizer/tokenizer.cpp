@@ -150,5 +150,6 @@ std::string Tokenizer::shown(std::int64_t id) const {
 std::int64_t Tokenizer::size() const { return parts_->size; }
 const std::string& Tokenizer::kind() const { return parts_->model->kind; }
 const std::vector<std::string>& Tokenizer::notes() const { return parts_->notes; }
+const std::string& Tokenizer::assumption() const { return parts_->assumption; }
 
 }  // namespace tsdiag

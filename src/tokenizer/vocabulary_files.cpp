@@ -198,6 +198,11 @@ std::shared_ptr<Parts> read_bert(const fs::path& folder) {
     if (!given)
         parts->notes.push_back(lower ? "in lower case, as the vocabulary is"
                                      : "not in lower case: the vocabulary has capitals");
+    if (!given && !lower)
+        parts->assumption = fmt::format(
+            "The text is not put in lower case, since {} has capitals, though Transformers does "
+            "that where no do_lower_case is said; say it in a tokenizer_config.json",
+            file.string());
     if (json.is_object() && !config.flag("do_basic_tokenize", true))
         config.refuse_value("do_basic_tokenize");
     const bool chinese = !json.is_object() || config.flag("tokenize_chinese_chars", true);
@@ -216,6 +221,25 @@ std::shared_ptr<Parts> read_bert(const fs::path& folder) {
     return parts;
 }
 
+/// The lines of a merges.txt behind its first, which must be '#version ...': Transformers skips the
+/// first line and what is behind the last newline, whatever they are; other libraries do not.
+std::vector<std::string> merges_of(const fs::path& file, std::string text) {
+    constexpr std::string_view version = "#version";
+    if (!text.starts_with(version))
+        throw FormatError(fmt::format(
+            "{}: begins with '{}', expected '#version: 0.2', for Transformers skips the first line "
+            "and would lose a merge there; put that line before it.",
+            file.string(), visible(shortened(text.substr(0, text.find('\n')), 60))));
+    if (!text.ends_with('\n'))
+        throw FormatError(fmt::format(
+            "{}: ends with '{}' and without a newline, where Transformers loses the last merge; "
+            "put a newline behind it.",
+            file.string(), visible(shortened(text.substr(text.rfind('\n') + 1), 60))));
+    std::vector<std::string> lines = lines_of(std::move(text));
+    lines.erase(lines.begin());
+    return lines;
+}
+
 std::shared_ptr<Parts> read_gpt2(const fs::path& folder) {
     const fs::path vocab = folder / "vocab.json", merges = folder / "merges.txt";
     auto parts = std::make_shared<Parts>();
@@ -230,8 +254,8 @@ std::shared_ptr<Parts> read_gpt2(const fs::path& folder) {
         model->vocabulary.add(token, id.integer(), vocab.string());
     }
     std::int64_t rank = 0;
-    for (const std::string& line : lines_of(text_of(merges, *parts))) {
-        if (line.empty() || (rank == 0 && line.starts_with("#version"))) continue;
+    for (const std::string& line : merges_of(merges, text_of(merges, *parts))) {
+        if (line.empty()) continue;
         const std::vector<std::string> two = split(line, ' ');
         if (two.size() != 2)
             throw FormatError(fmt::format("{}: merge {} is '{}', expected two tokens.",

@@ -436,6 +436,10 @@ TEST_F(TokenizerFiles, VocabularyFilesOfBertGpt2AndRobertaAreRead) {
     put("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\nun\n##X\n");
     test::write_file(folder.path() / "tokenizer_config.json", "{}");
     EXPECT_EQ(pieces(open_tokenizer(folder.path()), "unX"), "[CLS]|un|##X|[SEP]");
+    EXPECT_NE(open_tokenizer(folder.path()).assumption().find("vocab.txt has capitals"),
+              std::string::npos);
+    put("tokenizer_config.json", R"({"do_lower_case":false})");
+    EXPECT_EQ(open_tokenizer(folder.path()).assumption(), "");
     put("vocab.json",
         R"({"<s>":0,"</s>":1,"<pad>":2,"<unk>":3,"<mask>":4,"a":5,"b":6,"ab":7,"\u0120":8,"\u0120ab":9,"<|endoftext|>":10})");
     put("merges.txt", "#version: 0.2\na b\n\u0120 ab\n");
@@ -446,6 +450,33 @@ TEST_F(TokenizerFiles, VocabularyFilesOfBertGpt2AndRobertaAreRead) {
     EXPECT_EQ(pieces(open_tokenizer(folder.path()), "ab <mask>a"), "<s>|ab|<mask>|a|</s>");
     put("config.json", R"({"model_type":"bart"})");
     EXPECT_THROW(open_tokenizer(folder.path()), FormatError);
+}
+
+/// Transformers reads the lines of merges.txt but for the first and for what is behind the last
+/// newline, whatever they are.
+TEST_F(TokenizerFiles, MergesThatALibraryWouldLoseAreRefused) {
+    const test::TemporaryDirectory folder;
+    const auto put = [&](const std::string& name, const std::string& text) {
+        test::write_file(folder.path() / name, text);
+    };
+    put("vocab.json", R"({"a":0,"b":1,"c":2,"ab":3,"abc":4,"<|endoftext|>":5})");
+    put("config.json", R"({"model_type":"gpt2"})");
+    const auto refusal = [&](const std::string& merges) {
+        put("merges.txt", merges);
+        try {
+            return "accepted: " + pieces(open_tokenizer(folder.path()), "abc");
+        } catch (const FormatError& e) {
+            return std::string(e.what());
+        }
+    };
+    EXPECT_EQ(refusal("#version: 0.2\na b\nab c\n"), "accepted: abc");
+    EXPECT_EQ(refusal("#version: 0.2\r\na b\r\nab c\r\n"), "accepted: abc");
+    EXPECT_EQ(refusal("#version: 0.2\n"), "accepted: a|b|c");
+    EXPECT_NE(refusal("a b\nab c\n").find("begins with 'a b', expected '#version: 0.2'"),
+              std::string::npos);
+    EXPECT_NE(refusal("").find("expected '#version: 0.2'"), std::string::npos);
+    EXPECT_NE(refusal("#version: 0.2\na b\nab c").find("ends with 'ab c' and without a newline"),
+              std::string::npos);
 }
 
 TEST_F(TokenizerFiles, TokensBesideAVocabularyAreItsOwn) {
