@@ -13,12 +13,11 @@ namespace {
 
 using Level = Finding::Level;
 
-constexpr Index most_parts = 20;    ///< of a run, to compare their mean losses
-constexpr Index least_steps = 5;    ///< per part, to estimate the variance
-constexpr double lost_again = 0.1;  ///< share of the decrease; a larger rise is reported
-constexpr double near_guess =
-    0.97;  ///< of the loss of equal probabilities; above, nothing is learned
-constexpr double vanished = 1e-4;  ///< a layer's gradient over the largest of a layer
+constexpr Index most_parts = 20;     ///< of a run, to compare their mean losses
+constexpr Index least_steps = 5;     ///< per part, to estimate the variance
+constexpr double lost_again = 0.1;   ///< share of the decrease; a larger rise is reported
+constexpr double near_guess = 0.97;  ///< of the loss of a guess; above, nothing is learned
+constexpr double vanished = 1e-4;    ///< a layer's gradient over the largest of a layer
 
 /// The mean loss of steps first to last.
 struct Part {
@@ -64,8 +63,9 @@ bool below(const Part& a, const Part& b, std::size_t parts) {
     return student_tail(off / error, freedom) <= 0.05 / double(parts);
 }
 
-/// `choices`: among which the targets are; 0: not known.
-Finding loss(const std::vector<TrainStep>& steps, Index choices) {
+/// `guess`: the loss of one by the frequencies of the targets; 0: not known, or there is one
+/// target.
+Finding loss(const std::vector<TrainStep>& steps, double guess) {
     const std::vector<Part> all = parts_of(steps);
     const Part &first = all.front(), &last = all.back();
     if (all.size() == 1)
@@ -84,14 +84,12 @@ Finding loss(const std::vector<TrainStep>& steps, Index choices) {
             fmt::format("The training loss rises again: it goes {}, with a minimum of {:.4g} {}.",
                         course, least.mean, least.steps()),
             "learning"};
-    const double guess = std::log(double(std::max<Index>(choices, 1)));
-    if (choices > 1 && last.mean > near_guess * guess)
-        return {
-            Level::warning,
-            fmt::format("The training loss does not get below that of a guess, ln {} = {:.4g}: it "
-                        "goes {}.",
-                        choices, guess, course),
-            "learning"};
+    if (guess > 0 && last.mean > near_guess * guess)
+        return {Level::warning,
+                fmt::format("The training loss ends {} that of a guess by the frequencies of the "
+                            "targets, {:.4g}: it goes {}.",
+                            last.mean > guess ? "above" : "hardly below", guess, course),
+                "learning"};
     if (!below(last, first, 1))
         return {Level::warning, fmt::format("The training loss does not fall: it goes {}.", course),
                 "learning"};
@@ -171,9 +169,8 @@ std::vector<Finding> jumps(const std::vector<TrainStep>& steps) {
 }  // namespace
 
 std::vector<Finding> findings(const TrainResult& result) {
-    const Json& choices = result.run["choices"];
-    std::vector<Finding> out = {
-        loss(result.steps, choices.is_integer() ? Index(choices.integer()) : 0)};
+    const Json& guess = result.run["guess"];
+    std::vector<Finding> out = {loss(result.steps, guess.is_number() ? guess.number() : 0)};
     bool of_tokens = false;  // the headline
     for (Finding& finding : series_verdict(result.table, result.run)) {
         if (finding.headline) {

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "data.hpp"
 #include "log.hpp"
@@ -429,11 +430,30 @@ class Training {
         if (const std::string text = subject_.deescalated(); !text.empty())
             result_.run.set("deescalated", text);
         result_.run.set("samples", data_->description()).set("train", identity());
-        if (const Index choices = data_->classes() > 0 ? data_->classes() : data_->vocabulary();
-            choices > 0)
-            result_.run.set("choices", choices);
+        result_.run.set("guess", guess());
         for (const std::string& line : spec_.warnings) warn(line);
         for (const std::string& line : remarks_on_attention(spec_, fit_.tokens)) warn(line);
+    }
+
+    /// The loss of a guess that knows how often each target occurs: the entropy of the targets of
+    /// the first samples, with the correction of Miller and Madow for their number.
+    double guess() const {
+        constexpr Index enough_samples = 512, enough_targets = 4096;
+        const Index most =
+            data_->size() > 0 ? std::min(data_->size(), enough_samples) : enough_samples;
+        std::map<Index, Index> counts;
+        Index all = 0;
+        for (Index i = 0; i < most && all < enough_targets; ++i) {
+            const Loss loss = data_->training(fit_, rng_.fork("data"), i).loss;
+            const std::vector<Index> targets =
+                loss.kind == Loss::Kind::tokens ? loss.targets : std::vector<Index>{loss.label};
+            for (const Index target : targets) ++counts[target], ++all;
+        }
+        const double kinds = double(counts.size());
+        double entropy = (kinds - 1) / (2 * double(all));
+        for (const auto& [target, count] : counts)
+            entropy += double(count) / double(all) * std::log(double(all) / double(count));
+        return std::min(entropy, std::log(kinds));
     }
 
     /// Runs one sample forward and backward and resolves the probes, so that errors are found

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <map>
 
 #include "program.hpp"
@@ -147,6 +148,31 @@ TEST(TrainCommand, KeepsTheLearnedScaleOfAPolynomial) {
         folder, {"probe", "random:post-norm,attention=polynomial,scale=learned", "-o", "none"});
     EXPECT_EQ(asked.code, 2);
     EXPECT_THAT(asked.err, HasSubstr("pass start=NUMBER"));
+}
+
+/// The loss is compared with that of a guess among the targets, not among all symbols: of copy:2 a
+/// separator is none of them, and of a text three in four are 'a'.
+TEST(TrainCommand, ComparesItsLossWithAGuessAmongTheTargets) {
+    TemporaryDirectory folder;
+    std::string text;
+    for (int i = 0; i < 300; ++i) text += "aaab";
+    write_file(folder / "text.txt", text);
+    const auto guess = [&](const std::string& data) {
+        std::vector<std::string> line = words({"--rate", "1e-9", "-o", "run", "--force"});
+        line[3] = data;
+        line[7] = "20";
+        line.erase(std::ranges::find(line, "-q"));
+        const Finished found = tsdiag(folder, line);
+        EXPECT_EQ(found.code, 0) << found.err;
+        std::string said = found.out;
+        std::ranges::replace(said, '\n', ' ');  // where lines are broken
+        EXPECT_THAT(said, HasSubstr("The training loss ends above that of a guess"));
+        const Json run = Json::parse(read_file(folder / "run/run.json"), "run.json");
+        return run["guess"].number();
+    };
+    EXPECT_NEAR(guess("copy:2"), std::log(2), 0.005);
+    EXPECT_NEAR(guess("reverse:2"), std::log(2), 0.005);
+    EXPECT_NEAR(guess("chars:text.txt"), 0.75 * std::log(4.0 / 3) + 0.25 * std::log(4), 0.002);
 }
 
 TEST(TrainCommand, TakesNothingThatItWouldDestroy) {
