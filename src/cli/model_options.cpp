@@ -27,6 +27,19 @@ double parse_tolerance(const std::string& word) {
     return x;
 }
 
+double parse_scale(const std::string& word) {
+    const double x = parse_number(word, "--scale");
+    if (!(x > 0)) throw UsageError(fmt::format("--scale {}: expected a number above 0.", word));
+    return x;
+}
+
+double parse_gain(const std::string& word) {
+    const double x = parse_number(word, "--a2");
+    if (!(x >= 0))
+        throw UsageError(fmt::format("--a2 {}: is a squared gain, expected 0 or more.", word));
+    return x;
+}
+
 std::string parse_route(const std::string& word) {
     std::string known = "auto";
     for (const SpectralRoute& route : spectral_routes()) {
@@ -142,9 +155,9 @@ void add_trace(CLI::App& app, TraceOptions& trace) {
                "attention that forms P from queries and keys, or that P is"));
     group(app.add_flag("--causal", trace.causal, "queries attend only up to their own position"));
     group(value(app, "--scale", "X", "scale of the logits (default 1/sqrt(head dimension))",
-                [&](const std::string& t) { trace.scale = parse_number(t, "--scale"); }));
+                [&](const std::string& t) { trace.scale = parse_scale(t); }));
     group(value(app, "--a2", "X", "gain alpha^2 |W_V W_O|_F^2 / d (default: measured from sa.L)",
-                [&](const std::string& t) { trace.a2 = parse_number(t, "--a2"); }));
+                [&](const std::string& t) { trace.a2 = parse_gain(t); }));
     group(value(app, "--placement", "post|pre|parallel|branch",
                 "where norms stand in its layers, if it holds stages inside them",
                 [&](const std::string& t) { trace.placement = placement_named(t); }));

@@ -61,6 +61,8 @@ Index parse_count(const std::string& text, std::string_view option, Index least,
                   Index most = no_limit);
 std::uint64_t parse_seed(const std::string& text, std::string_view option);
 double parse_number(const std::string& text, std::string_view option);
+/// Between 0 and 1, both excluded.
+double parse_probability(const std::string& text, std::string_view option);
 Index parse_size(const std::string& text, std::string_view option);  ///< "512M": powers of 1024
 /// "A:B", "A:", ":B", "A": inclusive; -1 for a missing last one.
 std::pair<Index, Index> parse_layers(const std::string& text, std::string_view option);

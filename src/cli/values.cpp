@@ -62,6 +62,12 @@ double parse_number(const std::string& text, std::string_view option) {
     return value;
 }
 
+double parse_probability(const std::string& text, std::string_view option) {
+    const double value = parse_number(text, option);
+    if (!(value > 0 && value < 1)) refuse(option, text, "between 0 and 1, both excluded");
+    return value;
+}
+
 Index parse_size(const std::string& text, std::string_view option) {
     constexpr std::string_view units = "KMGT";
     std::string digits = text;

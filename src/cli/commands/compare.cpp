@@ -205,7 +205,7 @@ CompareCommand::CompareCommand(CLI::App& app) {
     value(app, "--metrics", "LIST", "compare these metrics only",
           [&](const std::string& t) { choice.metrics = split(t, ','); });
     value(app, "--fdr", "Q", "false-discovery rate (default 0.05)",
-          [&](const std::string& t) { options.rate = parse_number(t, "--fdr"); });
+          [&](const std::string& t) { options.rate = parse_probability(t, "--fdr"); });
     const auto output = [](CLI::Option* option) { option->group("Output"); };
     output(text(app, "-o,--out", out, "DIR",
                 "output directory for compare.csv, run.json and a report"));

@@ -93,7 +93,9 @@ GradientsCommand::GradientsCommand(CLI::App& app) {
     app.add_flag("--allow-nonfinite", log.allow_nonfinite, "skip NaN and infinity");
     app.add_flag("--allow-truncated", log.allow_truncated, "skip a truncated record at the end");
     value(app, "--confidence", "C", "confidence of the intervals (default 0.95)",
-          [&](const std::string& t) { dispersion.confidence = parse_number(t, "--confidence"); });
+          [&](const std::string& t) {
+              dispersion.confidence = parse_probability(t, "--confidence");
+          });
     value(app, "--resamples", "B", "resamples of the bootstrap (default 2000)",
           [&](const std::string& t) {
               dispersion.resamples = parse_count(t, "--resamples", 100, 1000000);
