@@ -186,7 +186,7 @@ void add_machine(CLI::App& app, ProbeOptions& probe) {
 
 void add_output(CLI::App& app, ProbeOptions& probe) {
     const auto group = [](CLI::Option* option) { option->group("Output"); };
-    group(text(app, "-o,--out", probe.out, "DIR", "output directory (default: NAME.tsdiag)"));
+    group(place(app, probe.out, "DIR", "output directory (default: NAME.tsdiag)"));
     add_paper(app, probe.look);
     group(app.add_flag("--no-report", probe.no_report, "write tables only, no report"));
     group(app.add_flag("--profile", probe.profile,

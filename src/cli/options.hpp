@@ -38,6 +38,10 @@ CLI::Option* value(CLI::App& app, const char* names, const char* metavariable,
 CLI::Option* text(CLI::App& app, const char* names, std::string& out, const char* metavariable,
                   const char* description);
 
+/// --out: where a command writes.
+CLI::Option* place(CLI::App& app, std::string& out, const char* metavariable,
+                   const char* description);
+
 // Groups of options that several commands have.
 
 /// --part and --mixed; those of a `group`, unless it is null.

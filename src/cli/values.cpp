@@ -34,6 +34,14 @@ CLI::Option* text(CLI::App& app, const char* names, std::string& out, const char
     return app.add_option(names, out, description)->type_name(metavariable);
 }
 
+CLI::Option* place(CLI::App& app, std::string& out, const char* metavariable,
+                   const char* description) {
+    return value(app, "-o,--out", metavariable, description, [&out](const std::string& t) {
+        if (t.empty()) throw UsageError("--out: is empty, expected a path to write to.");
+        out = t;
+    });
+}
+
 Index parse_count(const std::string& text, std::string_view option, Index least, Index most) {
     Index value = 0;
     if (read(text, value) && value >= least && value <= most) return value;

@@ -187,7 +187,7 @@ TEST(TrainCommand, TakesNothingThatItWouldDestroy) {
     EXPECT_TRUE(std::filesystem::exists(folder / "run/checkpoints/step-4/model.safetensors"));
     const Finished nowhere = tsdiag(folder, words({"-o", ""}));
     EXPECT_EQ(nowhere.code, 2);
-    EXPECT_THAT(nowhere.err, HasSubstr("--out: expected a directory"));
+    EXPECT_THAT(nowhere.err, HasSubstr("--out: is empty, expected a path"));
     const Finished twice = tsdiag(folder, words({"-o", "a", "-o", "b"}));
     EXPECT_EQ(twice.code, 2);
     EXPECT_THAT(twice.err, HasSubstr("--out was given more than once"));

@@ -238,8 +238,7 @@ CheckCommand::CheckCommand(CLI::App& app) {
                 [&](const std::string& t) { threads = parse_count(t, "--threads", 1, 1024); }));
     add_split(app, split, "Examination");
     const auto output = [](CLI::Option* option) { option->group("Output"); };
-    output(text(app, "-o,--out", out, "DIR",
-                "output directory for claims.csv, claims.json and a report"));
+    output(place(app, out, "DIR", "output directory for claims.csv, claims.json and a report"));
     add_paper(app, look);
     output(app.add_flag("--strict", strict,
                         "exit with code 4 if a statement is false,\n5 if one is not decided"));

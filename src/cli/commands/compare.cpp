@@ -207,8 +207,7 @@ CompareCommand::CompareCommand(CLI::App& app) {
     value(app, "--fdr", "Q", "false-discovery rate (default 0.05)",
           [&](const std::string& t) { options.rate = parse_probability(t, "--fdr"); });
     const auto output = [](CLI::Option* option) { option->group("Output"); };
-    output(text(app, "-o,--out", out, "DIR",
-                "output directory for compare.csv, run.json and a report"));
+    output(place(app, out, "DIR", "output directory for compare.csv, run.json and a report"));
     add_paper(app, look);
     output(app.add_flag("--force", force, "write into a directory that contains other files"));
     output(app.add_flag("-q,--quiet", quiet, "print failed assertions and errors only"));

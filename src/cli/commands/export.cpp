@@ -89,8 +89,7 @@ void write_files(const ExportCommand& command, const ExportFormat& format,
 ExportCommand::ExportCommand(CLI::App& app) {
     app.add_option("DIR", directory, "directory written by tsdiag")->required()->type_name("");
     text(app, "--to", to, "FORMAT", "jsonl, parquet or tensorboard (docs/export.md)")->required();
-    text(app, "-o,--out", out, "PATH",
-         "output file of jsonl (default: standard output), or the directory");
+    place(app, out, "PATH", "output file of jsonl (default: standard output), or the directory");
     app.add_flag("--force", force, "replace an existing file");
 }
 

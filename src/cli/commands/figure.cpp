@@ -214,7 +214,7 @@ FigureCommand::FigureCommand(CLI::App& app) {
     value(app, "--threads", "N", "threads (default: one per core); results do not depend on it",
           [&](const std::string& t) { threads = parse_count(t, "--threads", 1, 1024); });
     add_split(app, split);
-    text(app, "-o,--out", out, "DIR", "output directory, one folder per figure (default: figures)");
+    place(app, out, "DIR", "output directory, one folder per figure (default: figures)");
     add_paper(app, look);
     app.add_flag("--force", force, "write into directories that contain other files");
     app.add_flag("-q,--quiet", quiet, "print errors only");

@@ -103,7 +103,7 @@ GradientsCommand::GradientsCommand(CLI::App& app) {
     value(app, "--seed", "K", "random seed of the bootstrap (default 0)",
           [&](const std::string& t) { dispersion.seed = parse_seed(t, "--seed"); });
     const auto output = [](CLI::Option* option) { option->group("Output"); };
-    output(text(app, "-o,--out", out, "DIR", "output directory (default: gradients.tsdiag)"));
+    output(place(app, out, "DIR", "output directory (default: gradients.tsdiag)"));
     add_paper(app, look);
     output(app.add_flag("--no-report", no_report, "write tables only, no report"));
     output(app.add_flag("--force", force, "write into a directory that contains other files"));

@@ -54,7 +54,7 @@ void require_room(const ModelSpec& spec, const std::string& argument, const fs::
 
 InitCommand::InitCommand(CLI::App& app) {
     app.add_option("MODEL", model, "random:NAME[,key=value...]")->required()->type_name("");
-    text(app, "-o,--out", out, "DIR", "output directory")->required();
+    place(app, out, "DIR", "output directory")->required();
     value(app, "--seed", "K", "random seed of the weights (default 0)",
           [&](const std::string& t) { seed = parse_seed(t, "--seed"); });
     app.add_flag("--force", force, "write into a directory that contains other files");

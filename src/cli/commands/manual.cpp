@@ -141,7 +141,7 @@ void write_pages(const std::filesystem::path& where, const std::vector<Page>& pa
 struct ManualCommand final : Command {
     explicit ManualCommand(CLI::App& app) : program(*app.get_parent()) {
         app.add_option("COMMAND", name, "a command (default: tsdiag itself)")->type_name("");
-        text(app, "-o,--out", out, "DIR", "write all pages into a directory");
+        place(app, out, "DIR", "write all pages into a directory");
     }
     int run() const override;
     bool only_prints() const override { return true; }

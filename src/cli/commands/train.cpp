@@ -25,6 +25,7 @@ struct TrainCommand final : Command {
     int run() const override;
 
     TrainOptions train;
+    std::string folder;
     Index threads = 0;
     bool force = false, quiet = false, verbose = false;
     FigureStyle look;
@@ -92,7 +93,7 @@ std::string kinds_of_data() {
 
 /// Accepts a new or empty directory, one to resume in, or one that may be overwritten.
 void prepare(const TrainCommand& command) {
-    const fs::path out = command.train.directory;
+    const fs::path out = command.folder;
     place_of_folder(out);
     if (command.train.resume) {
         if (!fs::is_directory(out))
@@ -171,15 +172,7 @@ TrainCommand::TrainCommand(CLI::App& app) {
                   "threads (default: one per core); results do not depend on it",
                   [&](const std::string& t) { threads = parse_count(t, "--threads", 1, 1024); }));
     const auto output = group("Output");
-    output(app.add_option_function<std::string>(
-                  "-o,--out",
-                  [&](const std::string& t) {
-                      if (t.empty()) throw UsageError("--out: expected a directory.");
-                      o.directory = t;
-                  },
-                  "logs, checkpoints, report")
-               ->type_name("DIR")
-               ->required());
+    output(place(app, folder, "DIR", "logs, checkpoints, report")->required());
     add_paper(app, look);
     output(count("--save-every", "T",
                  "steps between checkpoints (default: as --probe-every);\nalso at the end",
@@ -193,8 +186,9 @@ TrainCommand::TrainCommand(CLI::App& app) {
 int TrainCommand::run() const {
     if (threads > 0) use_threads(threads);
     prepare(*this);
-    const FolderLock lock(train.directory);  // held until the page is written
+    const FolderLock lock(folder);  // held until the page is written
     TrainOptions options = train;
+    options.directory = folder;
     Live live(*this);
     options.progress = [&](const TrainStep& step) {
         live.update(step);
