@@ -150,10 +150,6 @@ class Addition {
         for (const AddedToken& token : parts.raw.all()) found_[token.id] = {token, false};
         for (const AddedToken& token : parts.normalised.all()) found_[token.id] = {token, true};
     }
-    void reserve(const std::vector<Declared>& all) {
-        for (const Declared& one : all)
-            if (one.id && missing_ == Missing::added) next_ = std::max(next_, *one.id + 1);
-    }
     void add(const Declared& one) {
         const Id id = id_of(one);
         parts_.size = std::max(parts_.size, id + 1);
@@ -206,6 +202,7 @@ class Addition {
         if (!other.empty())
             refuse(folder_.string(), fmt::format("'{}' and '{}' have the id {}", shown(one.content),
                                                  shown(other), id));
+        require(next_, "the next one is ");  // fast tokenizers of Transformers give it another
         next_ = std::max(next_, id + 1);
         return id;
     }
@@ -262,7 +259,6 @@ void add_declared_tokens(const fs::path& folder, Parts& parts, Missing missing,
                          std::unordered_map<std::string, Id> own) {
     const Declarations declared(folder);
     Addition addition(folder, parts, missing, std::move(own));
-    addition.reserve(declared.all());
     for (const Declared& one : declared.all()) addition.add(one);
     parts.raw.finish();
     parts.normalised.finish();

@@ -163,7 +163,7 @@ Json json_beside(const std::filesystem::path& folder, const char* name);
 // declared_tokens.cpp
 /// What becomes of a declared token that the tokenizer does not have.
 enum class Missing {
-    added,     ///< it has the id that is said, else the next one: beside a vocabulary
+    added,     ///< it gets the next id, behind all of the vocabulary: beside vocab.txt, vocab.json
     appended,  ///< it gets the next id, which the one that is said must be: tokenizer.json
     refused,   ///< tokenizer.model
 };

@@ -131,6 +131,63 @@ TEST_F(ModelDoubts, AHeadThatTheConfigurationSeparatesIsNotTied) {
     EXPECT_GT(std::abs(gradient() - equal), 1e-3 * equal);
 }
 
+/// Versions of Transformers read the one or the other; gelu is the name of the first files.
+TEST_F(ModelDoubts, TwoActivationsOfAGemmaThatDifferAreRefused) {
+    open("gemma");
+    EXPECT_THAT(description(), Not(HasSubstr("hidden_act =")));
+    config.set("hidden_act", "gelu_pytorch_tanh");
+    EXPECT_THAT(description(), Not(HasSubstr("hidden_act =")));
+    config.set("hidden_act", "gelu");
+    EXPECT_THAT(description(), HasSubstr("hidden_act = gelu is gelu_pytorch_tanh"));
+    config.set("hidden_act", "relu");
+    EXPECT_THAT(refused(),
+                HasSubstr("hidden_act = \"relu\" and hidden_activation = \"gelu_pytorch"));
+    config.set("hidden_activation", nullptr);
+    EXPECT_THAT(refused(), HasSubstr("hidden_act = \"relu\" and no hidden_activation"));
+    config.set("hidden_act", "gelu");
+    EXPECT_THAT(description(), HasSubstr("hidden_act = gelu is gelu_pytorch_tanh"));
+    config.set("hidden_act", "relu").set("hidden_activation", "relu");
+    EXPECT_THAT(description(), HasSubstr("activation relu"));
+}
+
+/// A list of layers and a rule for them.
+TEST_F(ModelDoubts, LayerTypesThatContradictAPatternAreRefused) {
+    const Json::Array windows{"sliding_attention", "full_attention", "sliding_attention"};
+    open("gemma3");  // a pattern of 3: full attention in the last of its 3 layers
+    config.set("layer_types",
+               Json::Array{"sliding_attention", "sliding_attention", "full_attention"});
+    EXPECT_THAT(description(), HasSubstr("a sliding window in 2 layers"));
+    config.set("layer_types", windows);
+    EXPECT_THAT(refused(), HasSubstr("layer_types says that layer 1 has full attention, but "
+                                     "sliding_window_pattern = 3 disagrees"));
+    without("sliding_window_pattern");
+    EXPECT_THAT(description(), HasSubstr("a sliding window in 2 layers"));
+    config.set("_sliding_window_pattern", 3);
+    EXPECT_THAT(refused(), HasSubstr("sliding_window_pattern = 3 disagrees"));
+    open("cohere2");
+    config.set("layer_types", Json::Array{"full_attention", "sliding_attention"});
+    EXPECT_THAT(refused(), HasSubstr("sliding_window_pattern = 2 disagrees"));
+    open("qwen2");
+    config.set("use_sliding_window", true).set("sliding_window", 3).set("max_window_layers", 1);
+    config.set("layer_types", Json::Array{"sliding_attention", "full_attention"});
+    EXPECT_THAT(refused(), HasSubstr("max_window_layers = 1 disagrees"));
+    config.set("layer_types", Json::Array{"full_attention", "sliding_attention"});
+    EXPECT_THAT(description(), HasSubstr("a sliding window in 1 layers"));
+}
+
+/// The library's DeepSeek V2 has no such key.
+TEST_F(ModelDoubts, AnInterleavingThatTheLibraryDoesNotReadHasNoEffect) {
+    open("deepseek-v2");
+    const std::string before = description();
+    config.set("rope_interleave", false);
+    const std::string after = description();
+    EXPECT_THAT(before, Not(HasSubstr("rope_interleave")));
+    EXPECT_THAT(after, HasSubstr("rope_interleave is not read, as in Transformers"));
+    const double read = gradient();
+    without("rope_interleave");
+    EXPECT_DOUBLE_EQ(gradient(), read);
+}
+
 /// Transformers ties GPT-2's unless its configuration says that it does not.
 TEST_F(ModelDoubts, AHeadIsTiedByDefaultWhereTheLibraryTiesIt) {
     open("gpt2");

@@ -492,13 +492,21 @@ TEST_F(TokenizerFiles, TokensBesideAVocabularyAreItsOwn) {
     put("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n<\n>\ne\n##1\nhello\ne1\n");
     EXPECT_EQ(ids("<e1> hello"), (Ids{2, 5, 10, 6, 9, 3}));
     put("tokenizer_config.json",
-        R"({"do_lower_case":true,"added_tokens_decoder":{"15":{"content":"<E1>","special":true}}})");
-    EXPECT_EQ(ids("<E1> HELLO <e1>"), (Ids{2, 15, 9, 5, 10, 6, 3}));  // before lower case
+        R"({"do_lower_case":true,"added_tokens_decoder":{"11":{"content":"<E1>","special":true}}})");
+    EXPECT_EQ(ids("<E1> HELLO <e1>"), (Ids{2, 11, 9, 5, 10, 6, 3}));  // before lower case
+    // Behind a gap: one of Transformers' two tokenizers gives it the next id.
+    put("tokenizer_config.json", R"({"added_tokens_decoder":{"12":{"content":"<E1>"}}})");
+    EXPECT_THROW(ids("hello"), FormatError);
+    put("tokenizer_config.json", R"({"added_tokens_decoder":{"12":{"content":"<b>"},
+        "11":{"content":"<a>"}},"additional_special_tokens":["<c>"]})");
+    EXPECT_EQ(ids("<a><b><c>"), (Ids{2, 11, 12, 13, 3}));
     put("tokenizer_config.json", R"({"additional_special_tokens":["<x>", "hello"]})");
     EXPECT_EQ(ids("<x>hello"), (Ids{2, 11, 9, 3}));  // the next id, and that of the vocabulary
     put("tokenizer_config.json", "{}");
     put("added_tokens.json", R"({"<Y>": 12})");
-    EXPECT_EQ(ids("<y> hello"), (Ids{2, 12, 9, 3}));  // found in what is lower case
+    EXPECT_THROW(ids("hello"), FormatError);
+    put("added_tokens.json", R"({"<Y>": 11})");
+    EXPECT_EQ(ids("<y> hello"), (Ids{2, 11, 9, 3}));  // found in what is lower case
     put("added_tokens.json", R"({"hello": 12})");
     EXPECT_THROW(ids("hello"), FormatError);  // of two ids
     put("added_tokens.json", "{}");

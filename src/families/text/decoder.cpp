@@ -310,15 +310,18 @@ void read_attention_bias(Reader& r, bool left_out) {
     for (BlockSpec& b : r.spec.blocks) b.attention.out_bias = there;
 }
 
-void set_windows(Reader& r, Index window, const std::function<bool(Index)>& slides, bool obeys) {
+void set_windows(Reader& r, Index window, const std::function<bool(Index)>& slides, bool obeys,
+                 Words by) {
     const auto listed = listed_windows(r);
+    const bool told = window > 0 && by.size() > 0 && !r.value(by).is_null();
     auto& blocks = r.spec.blocks;
     for (std::size_t l = 0; l < blocks.size(); ++l) {
-        const bool on = window > 0 && (obeys && listed ? (*listed)[l] : slides(Index(l)));
+        const bool on = window > 0 && (obeys && !told && listed ? (*listed)[l] : slides(Index(l)));
         if (listed && (*listed)[l] != on)
-            r.refuse(fmt::format(
-                "layer_types says that layer {} {}, but sliding_window or the family disagrees", l,
-                (*listed)[l] ? "has a sliding window" : "has full attention"));
+            r.refuse(fmt::format("layer_types says that layer {} {}, but {} disagrees", l,
+                                 (*listed)[l] ? "has a sliding window" : "has full attention",
+                                 told ? fmt::format("{} = {}", *by.begin(), r.value(by).dump())
+                                      : "sliding_window or the family"));
         if (on) blocks[l].attention.window = window;
     }
     if (window > 0) r.saw(fmt::format("sliding window of {} tokens", window));

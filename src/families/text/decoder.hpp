@@ -136,8 +136,9 @@ void read_attention_bias(Reader& r, bool left_out = true);
 /// The sliding layers by `layer_types`; nullopt where it is absent.
 std::optional<std::vector<bool>> listed_windows(Reader& r);
 /// Gives layer L the window `window` where `slides(L)`; 0: none has one.  Refuses `layer_types`
-/// that say otherwise; `obeys`: they decide.
-void set_windows(Reader& r, Index window, const std::function<bool(Index)>& slides, bool obeys);
+/// that say otherwise; `obeys`: they decide, unless the config has `by`, the key of `slides`.
+void set_windows(Reader& r, Index window, const std::function<bool(Index)>& slides, bool obeys,
+                 Words by = {});
 /// `layer_types` of a config.json, where layers differ.
 void write_layer_types(const ModelSpec& spec, Json& config);
 /// Refuses code of the file's own (`auto_map`), unless it is the family's, modeling_NAME.

@@ -120,7 +120,10 @@ void read_attention(Reader& r, AttentionSpec& a) {
     if (a.value_dim < 1)
         r.refuse(fmt::format("'{}{}kv_b_proj.weight' has no rows for values", r.prefix(), at));
     a.rotary = read_rotary(r, a.rotary.columns, {"rope_theta"});
-    a.rotary.interleaved = r.flag({"rope_interleave"}, true);
+    const bool third = r.spec.family == "deepseek_v3";
+    a.rotary.interleaved = !third || r.flag({"rope_interleave"}, true);
+    if (!third && !r.switch_said({"rope_interleave"}).value_or(true))
+        r.saw("rope_interleave is not read, as in Transformers: DeepSeek V2 rotates neighbours");
     a.scale = read_scale(r, a);
 }
 

@@ -52,14 +52,23 @@ void fix_branches(ModelSpec& s) {
     for (BlockSpec& b : s.blocks) b.branch_norms = true;
 }
 
-/// The first files call the activation gelu and mean gelu_pytorch_tanh, as `hidden_activation`
-/// says since.
+/// Versions of Transformers differ on whether `hidden_act` or `hidden_activation` is read.  The
+/// first files call the activation gelu and mean gelu_pytorch_tanh, as `hidden_activation` says
+/// since.
 void read_gemma(Reader& r) {
     read_attention_bias(r);
-    const Json& older = r.value({"hidden_act"});
-    const bool legacy = older.is_string() && older.string() == "gelu";
-    const Unary said = r.activation(
-        {"hidden_activation"}, legacy || !older.is_string() ? "gelu_pytorch_tanh" : older.string());
+    constexpr std::string_view usual = "gelu_pytorch_tanh";
+    const Json &older = r.value({"hidden_act"}), &newer = r.value({"hidden_activation"});
+    const Unary said = r.activation({"hidden_activation"}, usual);
+    if (said == Unary::gelu_tanh && equal(older, "gelu"))
+        r.saw("hidden_act = gelu is gelu_pytorch_tanh, as in the first files");
+    else if (!older.is_null() && r.activation({"hidden_act"}, usual) != said)
+        r.refuse(fmt::format(
+            "{} says hidden_act = {} and {}, of which versions of Transformers read the one or the "
+            "other; write the same in both",
+            r.config_source(), older.dump(),
+            newer.is_null() ? fmt::format("no hidden_activation, which is then {}", usual)
+                            : fmt::format("hidden_activation = {}", newer.dump())));
     for (BlockSpec& b : r.spec.blocks) b.ffn.activation = said;
 }
 
@@ -103,9 +112,9 @@ void read_gemma3(Reader& r) {
     set_cap(r.spec, read_cap(r, "attn_logit_softcapping", 0));
     r.spec.head.cap = read_cap(r, "final_logit_softcapping", 0);
     const Index pattern = r.count({"sliding_window_pattern", "_sliding_window_pattern"}, 6);
-    set_windows(
-        r, r.count({"sliding_window"}, 4096),
-        [pattern](Index l) { return pattern > 0 && (l + 1) % pattern != 0; }, true);
+    set_windows(r, r.count({"sliding_window"}, 4096),
+                [pattern](Index l) { return pattern > 0 && (l + 1) % pattern != 0; }, true,
+                {"sliding_window_pattern", "_sliding_window_pattern"});
     const double base = r.number({"rope_local_base_freq"}, 10000);
     if (!(base > 0)) r.refuse(fmt::format("rope_local_base_freq is {}", base));
     for (BlockSpec& b : r.spec.blocks)

@@ -82,11 +82,10 @@ void read_qwen_windows(Reader& r) {
     const bool off = r.config().contains("sliding_window") && r.value({"sliding_window"}).is_null();
     const bool on = !off && use.value_or(false);
     const Index window = on ? r.count({"sliding_window"}, 4096) : 0;
-    const bool listed = !r.value({"layer_types"}).is_null();
-    r.value({"max_window_layers"});
-    const Index first = window > 0 && !listed ? r.count({"max_window_layers"}, 28) : 0;
-    set_windows(
-        r, window, [first](Index l) { return l >= first; }, true);
+    const bool told = !r.value({"max_window_layers"}).is_null(),
+               listed = !r.value({"layer_types"}).is_null();
+    const Index first = window > 0 && (told || !listed) ? r.count({"max_window_layers"}, 28) : 0;
+    set_windows(r, window, [first](Index l) { return l >= first; }, true, {"max_window_layers"});
 }
 
 /// Qwen2 has biases on q, k, v and no key for them.

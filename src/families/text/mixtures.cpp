@@ -56,12 +56,11 @@ void read_qwen_window(Reader& r) {
     const bool on = r.switch_said({"use_sliding_window"}).value_or(false) &&
                     !r.value({"sliding_window"}).is_null();
     r.value({"sliding_window"});
-    const bool listed = !r.value({"layer_types"}).is_null();
-    r.value({"max_window_layers"});
-    const Index first = on && !listed ? r.count({"max_window_layers"}, 28) : 0;
-    set_windows(
-        r, on ? r.count({"sliding_window"}, 4096) : 0, [first](Index l) { return l >= first; },
-        true);
+    const bool told = !r.value({"max_window_layers"}).is_null(),
+               listed = !r.value({"layer_types"}).is_null();
+    const Index first = on && (told || !listed) ? r.count({"max_window_layers"}, 28) : 0;
+    set_windows(r, on ? r.count({"sliding_window"}, 4096) : 0,
+                [first](Index l) { return l >= first; }, true, {"max_window_layers"});
 }
 
 void read_mixtral(Reader& r) {
