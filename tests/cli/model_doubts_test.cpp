@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <tuple>
 
 #include "checkpoint/zip_writer.hpp"
 #include "program.hpp"
@@ -129,6 +130,34 @@ TEST_F(ModelDoubts, AHeadThatTheConfigurationSeparatesIsNotTied) {
     for (std::size_t i = 1; i <= std::size_t(token.shape[1]); ++i)
         tensors.back().values[tensors.back().values.size() - i] = 9;
     EXPECT_GT(std::abs(gradient() - equal), 1e-3 * equal);
+}
+
+/// No configuration and no map makes one of these a family's; a trace measures them.
+TEST_F(ModelDoubts, ANetworkOfAnotherKindIsToldByName) {
+    using Shape = std::vector<std::int64_t>;
+    const std::vector<std::tuple<const char*, std::string, Shape>> cases = {
+        {"an encoder-decoder", "decoder.block.0.layer.1.EncDecAttention.q.weight", {8, 8}},
+        {"an encoder-decoder", "model.decoder.layers.0.encoder_attn.q_proj.weight", {8, 8}},
+        {"an encoder-decoder", "decoder.blocks.0.cross_attn.query.weight", {8, 8}},
+        {"the two towers of CLIP", "text_model.encoder.layers.0.self_attn.q_proj.weight", {8, 8}},
+        {"the two towers of CLIP", "transformer.resblocks.0.attn.in_proj_weight", {24, 8}},
+        {"a state-space model", "backbone.layers.0.mixer.A_log", {8, 4}},
+        {"a recurrent network", "blocks.0.att.time_mix_k", {1, 1, 8}},
+        {"a recurrent network", "weight_hh_l0", {16, 4}},
+        {"a convolutional network", "layer1.0.conv1.weight", {8, 8, 3, 3}}};
+    for (const auto& [kind, name, shape] : cases) {
+        std::int64_t count = 1;
+        for (const std::int64_t extent : shape) count *= extent;
+        const std::vector<float> values(std::size_t(count), 0.5f), row(8, 0.5f);
+        const std::vector<NamedArray> named = {{name, shape, values, {}}, {"a.bias", {8}, row, {}}};
+        write_safetensors(folder / "other.safetensors", named, {});
+        const Finished found = tsdiag(folder, {"probe", "other.safetensors", "--no-report"});
+        EXPECT_EQ(found.code, 1) << name;
+        expect_one_sentence(found.err);
+        EXPECT_THAT(found.err, HasSubstr("looks like " + std::string(kind))) << name;
+        EXPECT_THAT(found.err, HasSubstr("hidden_states.L")) << name;
+        EXPECT_THAT(found.err, Not(HasSubstr("--map"))) << name;
+    }
 }
 
 /// Versions of Transformers read the one or the other; gelu is the name of the first files.

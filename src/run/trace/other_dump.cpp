@@ -23,6 +23,22 @@ constexpr std::string_view parametrized =
     "has weights that torch.nn.utils computes from others; make them permanent (prune.remove, "
     "remove_weight_norm, parametrize.remove_parametrizations) and save the state_dict";
 
+constexpr std::string_view two_stacks =
+    "looks like an encoder-decoder, whose decoder attends to another sequence, and no family is "
+    "one; save the states and maps of a pass of one half as hidden_states.L and attentions.L";
+constexpr std::string_view two_towers =
+    "looks like the two towers of CLIP, or one of them, which no family is; save the states and "
+    "maps of a pass of one as hidden_states.L and attentions.L";
+constexpr std::string_view state_space =
+    "looks like a state-space model (Mamba), which has no map of its tokens and which no family "
+    "is; save the states of a pass as hidden_states.L";
+constexpr std::string_view recurrent =
+    "looks like a recurrent network, which has no map of its tokens and which no family is; save "
+    "the states of a pass as hidden_states.L";
+constexpr std::string_view convolutional =
+    "looks like a convolutional network, which no family is; save the states of a pass as "
+    "hidden_states.L, a row for each position";
+
 // The first that is found counts.
 constexpr std::array signs{
     Sign{"encoder_hidden_states", Sign::at_start,
@@ -50,6 +66,14 @@ constexpr std::array signs{
          "has layers of torch.nn.TransformerDecoder, which attend to a memory that the file does "
          "not "
          "have; save the states and maps of a pass as hidden_states.L and attentions.L"},
+    Sign{".EncDecAttention.", Sign::anywhere, two_stacks},   // T5
+    Sign{".encoder_attn.", Sign::anywhere, two_stacks},      // BART, Marian, Whisper, fairseq
+    Sign{".cross_attn.query.", Sign::anywhere, two_stacks},  // Whisper's own
+    Sign{"text_model.encoder.layers.", Sign::anywhere, two_towers},
+    Sign{"transformer.resblocks.", Sign::anywhere, two_towers},  // OpenAI's and OpenCLIP's
+    Sign{".A_log", Sign::at_end, state_space},
+    Sign{".time_mix_k", Sign::at_end, recurrent},  // RWKV
+    Sign{"weight_hh_l0", Sign::anywhere, recurrent},
 };
 // All names have such a part.
 constexpr std::array wholes{
@@ -111,6 +135,19 @@ bool are_outputs(const Checkpoint& file) {
            });
 }
 
+/// Most of its matrices are kernels, and none is of an attention.
+bool convolves(const Checkpoint& file) {
+    Index matrices = 0, kernels = 0;
+    for (const std::string& name : file.names()) {
+        if (name.find("attn") != name.npos || name.find("attention") != name.npos) return false;
+        const std::size_t rank = file.tensor(name).shape.size();
+        if (!name.ends_with(".weight") || rank < 2) continue;
+        ++matrices;
+        kernels += rank == 4;
+    }
+    return 2 * kernels > matrices;
+}
+
 }  // namespace
 
 std::string other_dump(const Checkpoint& file) {
@@ -159,7 +196,7 @@ std::string other_dump(const Checkpoint& file) {
                             [&](const auto& name) { return file.tensor(name).count() == 0; }))
         return "holds empty tensors alone, as ZeRO-3 leaves them on each rank; gather them first "
                "(zero_to_fp32.py)";
-    return {};
+    return convolves(file) ? std::string(convolutional) : std::string();
 }
 
 }  // namespace tsdiag
