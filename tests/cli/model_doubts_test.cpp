@@ -127,6 +127,12 @@ TEST_F(ModelDoubts, AHeadThatTheConfigurationSeparatesIsNotTied) {
     tensors.push_back(head);
     config.set("tie_word_embeddings", false);
     const double equal = gradient();
+    EXPECT_THAT(description(), HasSubstr("1 tensor of the output head, used by --loss lm and mlm "
+                                         "alone (such as 'lm_head.weight')"));
+    EXPECT_THAT(description(), Not(HasSubstr("not used (such as 'lm_head.weight')")));
+    config.set("tie_word_embeddings", true);
+    EXPECT_THAT(description(), HasSubstr("not used (such as 'lm_head.weight')"));
+    config.set("tie_word_embeddings", false);
     for (std::size_t i = 1; i <= std::size_t(token.shape[1]); ++i)
         tensors.back().values[tensors.back().values.size() - i] = 9;
     EXPECT_GT(std::abs(gradient() - equal), 1e-3 * equal);

@@ -56,13 +56,14 @@ bool is_foreign_part(std::string_view prefix, std::string_view name, Words own) 
 
 }  // namespace
 
-void Reader::check_leftovers(const Names& names, Words unused, Words own) {
-    std::set<std::string_view> used;
+void Reader::check_leftovers(const Names& names, const Names& head, Words unused, Words own) {
+    std::set<std::string_view> used, of_head;
     for (const auto& [canonical, source] : names) {
         used.insert(source.file_name);
         used.insert(source.concat.begin(), source.concat.end());
     }
-    std::vector<std::string_view> known, unknown;
+    for (const auto& [canonical, source] : head) of_head.insert(source.file_name);
+    std::vector<std::string_view> known, unknown, of_loss;
     for (const std::string& name : file_.names()) {
         if (used.contains(name)) continue;
         const bool below = name.starts_with(prefix_);
@@ -74,9 +75,11 @@ void Reader::check_leftovers(const Names& names, Words unused, Words own) {
         };
         if (is_frequencies(name) || is_buffer(name, file_.tensor(name)) ||
             std::ranges::any_of(unused, matches))
-            known.push_back(name);
+            (of_head.contains(name) ? of_loss : known).push_back(name);
         else if (below ? std::ranges::any_of(own, starts) : is_foreign_part(prefix_, name, own))
             unknown.push_back(name);
+        else if (of_head.contains(name))
+            of_loss.push_back(name);
         else
             spec.ignored.push_back(name);
     }
@@ -86,6 +89,11 @@ void Reader::check_leftovers(const Names& names, Words unused, Words own) {
                         "computes; if it does not, pass --ignore '{}'",
                         unknown.front(), and_more(unknown.size()), spec.family,
                         for_all_layers(unknown.front())));
+    if (!of_loss.empty())
+        saw(
+            fmt::format("{} tensor{} of the output head, used by --loss lm and mlm alone (such as "
+                        "'{}')",
+                        of_loss.size(), of_loss.size() == 1 ? "" : "s", of_loss.front()));
     if (!known.empty())
         saw(fmt::format("{} tensor{} of heads and buffers, not used (such as '{}')", known.size(),
                         known.size() == 1 ? "" : "s", known.front()));

@@ -83,7 +83,8 @@ class Reader {
   private:
     [[noreturn]] void wrong(std::string_view key, std::string_view expected) const;
     void check_tensors(const Names& names) const;
-    void check_leftovers(const Names& names, Words unused, Words own);
+    void check_leftovers(const Names& names, const Names& head, Words unused, Words own);
+    Names read_head(const Names& names);
     void check_frequencies(const std::string& name) const;
     void check_keys();
     void check_sources();

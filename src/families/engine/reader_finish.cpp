@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <iterator>
 #include <set>
 #include <unordered_map>
 #include <utility>
@@ -416,6 +417,25 @@ void Reader::add_step_parameters(Names& names) {
         }
 }
 
+/// The output head that a loss uses: the tensors of one of its own, or none where the token
+/// embedding is it.
+Names Reader::read_head(const Names& names) {
+    const std::optional<bool> tied = switch_said({"tie_word_embeddings"});
+    const bool by_default =
+        has_model_type_ && config_source_.ends_with(".json") && ties_by_default(spec.family);
+    Names head = output_head(file_, names, by_default && !tied ? std::optional(true) : tied,
+                             tied ? "tie_word_embeddings says"
+                                  : "Transformers has it where tie_word_embeddings is "
+                                    "not in the configuration",
+                             spec);
+    if (tied && !*tied && spec.vocabulary > 0 && !spec.head.matrix)
+        took(
+            fmt::format("{} says tie_word_embeddings = false, but the file has no separate output "
+                        "head: --loss lm and mlm use the token embedding instead",
+                        config_source_));
+    return head;
+}
+
 Architecture Reader::finish(Names names, Words unused, Words own) {
     apply_own_keys();
     for (BlockSpec& b : spec.blocks)
@@ -429,25 +449,13 @@ Architecture Reader::finish(Names names, Words unused, Words own) {
         for (std::string& more : source.concat) more = prefix_ + more;
     }
     check_tensors(names);
-    check_leftovers(names, unused, own);
+    Names head = read_head(names);
+    check_leftovers(names, head, unused, own);
     check_keys();
     check_sources();
     check_told_sizes();
     warn_of_assumptions();
-    const std::optional<bool> tied = switch_said({"tie_word_embeddings"});
-    const bool by_default =
-        has_model_type_ && config_source_.ends_with(".json") && ties_by_default(spec.family);
-    for (auto& found : output_head(file_, names, by_default && !tied ? std::optional(true) : tied,
-                                   tied ? "tie_word_embeddings says"
-                                        : "Transformers has it where tie_word_embeddings is "
-                                          "not in the configuration",
-                                   spec))
-        names.push_back(std::move(found));
-    if (tied && !*tied && spec.vocabulary > 0 && !spec.head.matrix)
-        took(
-            fmt::format("{} says tie_word_embeddings = false, but the file has no separate output "
-                        "head: --loss lm and mlm use the token embedding instead",
-                        config_source_));
+    std::ranges::move(head, std::back_inserter(names));
     spec.name = describe(spec);
     for (std::string& line : rules(spec)) saw(std::move(line));
     return {std::move(spec), std::move(names)};
