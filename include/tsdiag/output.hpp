@@ -83,8 +83,8 @@ void set_inputs(std::vector<std::filesystem::path> inputs);
 void refuse_inputs(const std::filesystem::path& place);
 
 /// The absolute path, without symbolic links, of a folder that is to be written.  Throws
-/// `UsageError` where it or a parent is no folder or is a link that leads nowhere, and as
-/// `refuse_inputs`; `Error` where this user may not write there.
+/// `UsageError` where it is the root, where it or a parent is no folder or is a link that leads
+/// nowhere, and as `refuse_inputs`; `Error` where this user may not write there.
 std::filesystem::path place_of_folder(const std::filesystem::path& folder);
 
 /// Excludes other processes from writing a folder while it lives; recursive within a process.  The

@@ -57,6 +57,10 @@ fs::path place_of_folder(const fs::path& folder) {
     fs::path path = fs::weakly_canonical(fs::absolute(folder), failed);
     if (failed) path = fs::absolute(folder).lexically_normal();
     if (!path.has_filename()) path = path.parent_path();
+    if (!path.has_relative_path())
+        throw UsageError(fmt::format(
+            "{}: is the root of the file system, expected a folder below it; choose another --out.",
+            path.string()));
     fs::path there = path;  // the last part of it that exists
     while (there.has_relative_path() && !output::is_there(there)) there = there.parent_path();
     if (!fs::is_directory(there, failed))

@@ -154,6 +154,19 @@ TEST_F(Places, AFolderIsRefusedBeforeAnythingIsComputed) {
     }
 }
 
+TEST_F(Places, TheRootIsRefused) {
+    const std::vector<Words> all = {
+        {"probe", tiny, "--tokens", "8", "-q"},
+        {"train", tiny, "--data", "copy:3", "--tokens", "5", "--steps", "100000000", "-q"},
+        {"init", tiny},
+        {"compare", "a", "a", "-q"}};
+    for (const Words& words : all)
+        for (const char* place : {"/", "/.."})
+            refused(with(words, {"-o", place}),
+                    "/: is the root of the file system, expected a folder below it; choose another "
+                    "--out.");
+}
+
 TEST_F(Places, NothingIsWrittenOntoIntoOrAboveWhatIsRead) {
     measure("b", "2");
     ASSERT_EQ(run({"init", tiny, "-o", "models/m"}).code, 0);
