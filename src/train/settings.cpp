@@ -8,6 +8,7 @@
 #include "tsdiag/backend.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/output.hpp"
+#include "tsdiag/probe.hpp"
 
 namespace tsdiag::training {
 
@@ -27,6 +28,7 @@ void require_sane(const TrainOptions& o) {
     if (!(o.schedule.floor >= 0 && o.schedule.floor <= 1))
         refuse("--floor: expected a fraction of the rate, from 0 to 1.");
     if (!(o.schedule.factor > 0)) refuse("--factor: expected a number above 0.");
+    resolve_metrics(o.probes);
     if (o.resume && o.directory.empty()) refuse("--resume: there is no directory to resume from.");
 }
 

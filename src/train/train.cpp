@@ -456,10 +456,8 @@ class Training {
         return std::min(entropy, std::log(kinds));
     }
 
-    /// Runs one sample forward and backward and resolves the probes, so that errors are found
-    /// before anything is written.
+    /// Runs one sample forward and backward, so that errors are found before anything is written.
     void rehearse(const Model& model) const {
-        if (options_.probe_every > 0) resolve_metrics(options_.probes);
         try {
             Examples one;
             one.add(complete(data_->training(fit_, rng_.fork("data"), 0)));

@@ -175,6 +175,44 @@ TEST(TrainCommand, ComparesItsLossWithAGuessAmongTheTargets) {
     EXPECT_NEAR(guess("chars:text.txt"), 0.75 * std::log(4.0 / 3) + 0.25 * std::log(4), 0.002);
 }
 
+/// Before the model, which there is none of here, is looked for.
+TEST(TrainCommand, RefusesOptionsThatDoNotApply) {
+    TemporaryDirectory folder;
+    const std::pair<std::vector<std::string>, const char*> all[] = {
+        {{"--epochs", "0"}, "--epochs 0: expected a number above 0"},
+        {{"--epochs", "-1"}, "--epochs -1: expected a number above 0"},
+        {{"--probes", "t_sim"}, "nothing is probed without --probe-every"},
+        {{"--probes", "nosuch"}, "nothing is probed without --probe-every"},
+        {{"--probes", "nosuch", "--probe-every", "2"}, "nosuch"},
+        {{"--schedule", "multistep"}, "--schedule multistep: expected --milestones"},
+        {{"--schedule", "multistep", "--milestones", "3,1"}, "1 is not above 3, expected steps"},
+        {{"--schedule", "multistep", "--milestones", "1,1"}, "1 is not above 1, expected steps"},
+        {{"--schedule", "multistep", "--milestones", "0"}, "0 is not above 0, expected steps"},
+        {{"--schedule", "multistep", "--milestones", "1,3", "--floor", "0"},
+         "--floor: --schedule multistep has none, expected cosine or linear"},
+        {{"--schedule", "constant", "--floor", "0.1"}, "--floor: --schedule constant has none"},
+        {{"--schedule", "linear", "--factor", "0.1"},
+         "--factor: --schedule linear has none, expected multistep"},
+        {{"--milestones", "1,3"}, "--milestones: --schedule cosine has none, expected multistep"}};
+    for (const auto& [more, message] : all) {
+        std::vector<std::string> line = with(words({"-o", "run"}), more);
+        line[1] = "nosuch.safetensors";
+        const Finished found = tsdiag(folder, line);
+        EXPECT_EQ(found.code, 2) << message;
+        expect_one_sentence(found.err);
+        EXPECT_THAT(found.err, HasSubstr(message));
+        EXPECT_FALSE(std::filesystem::exists(folder / "run"));
+    }
+    // what applies
+    for (const std::vector<std::string>& more : std::vector<std::vector<std::string>>{
+             {"--schedule", "multistep", "--milestones", "1,3", "--factor", "0.5"},
+             {"--schedule", "linear", "--floor", "0.5"},
+             {"--probes", "t_sim", "--probe-every", "2"}}) {
+        const Finished found = tsdiag(folder, with(words({"-o", "run", "--force"}), more));
+        EXPECT_EQ(found.code, 0) << found.err;
+    }
+}
+
 TEST(TrainCommand, TakesNothingThatItWouldDestroy) {
     TemporaryDirectory folder;
     ASSERT_EQ(tsdiag(folder, words({"-o", "run"})).code, 0);

@@ -1,7 +1,9 @@
 #include "tsdiag/train.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "command.hpp"
@@ -25,6 +27,9 @@ struct TrainCommand final : Command {
     int run() const override;
 
     TrainOptions train;
+    /// What only some schedules have.
+    std::vector<std::pair<const CLI::Option*, std::vector<Schedule::Kind>>> of_schedules;
+    CLI::Option* probes = nullptr;
     std::string folder;
     Index threads = 0;
     bool force = false, quiet = false, verbose = false;
@@ -91,6 +96,30 @@ std::string kinds_of_data() {
     return out;
 }
 
+/// Refuses what the schedule does not have, and one that lacks its milestones.
+void require_schedule(const TrainCommand& command) {
+    const Schedule& schedule = command.train.schedule;
+    for (const auto& [option, kinds] : command.of_schedules) {
+        if (option->count() == 0 || std::ranges::find(kinds, schedule.kind) != kinds.end())
+            continue;
+        std::vector<std::string_view> names;
+        for (const Schedule::Kind kind : kinds) names.push_back(name(kind));
+        throw UsageError(fmt::format("{}: --schedule {} has none, expected {}.", option->get_name(),
+                                     name(schedule.kind), fmt::join(names, " or ")));
+    }
+    if (schedule.kind != Schedule::Kind::multistep) return;
+    if (schedule.milestones.empty())
+        throw UsageError("--schedule multistep: expected --milestones, such as 500,750.");
+    Index before = 0;
+    for (const Index step : schedule.milestones) {
+        if (step <= before)
+            throw UsageError(fmt::format(
+                "--milestones: {} is not above {}, expected steps from 1 on that increase.", step,
+                before));
+        before = step;
+    }
+}
+
 /// Accepts a new or empty directory, one to resume in, or one that may be overwritten.
 void prepare(const TrainCommand& command) {
     const fs::path out = command.folder;
@@ -135,18 +164,30 @@ TrainCommand::TrainCommand(CLI::App& app) {
     data(count("--batch", "B", "samples per step (default 8)", o.batch, 1, most_draws));
     const auto rule = group("Optimiser");
     rule(count("--steps", "T", "number of updates (default 1000)", o.steps, 1));
-    rule(number("--epochs", "instead of --steps: passes over a finite data set", o.epochs));
+    rule(value(app, "--epochs", "X", "instead of --steps: passes over a finite data set",
+               [&](const std::string& t) {
+                   o.epochs = parse_number(t, "--epochs");
+                   if (!(o.epochs > 0))
+                       throw UsageError(fmt::format("--epochs {}: expected a number above 0.", t));
+               }));
     rule(number("--rate", "learning rate (default 1e-3)", o.schedule.rate));
     rule(value(app, "--schedule", "NAME",
                "cosine (default), linear, constant,\ninverse-sqrt or multistep",
                [&](const std::string& t) { o.schedule.kind = schedule_named(t); }));
     rule(count("--warmup", "T", "steps of linear warmup (default 0)", o.schedule.warmup, 0));
-    rule(number("--floor", "for cosine and linear: final fraction of the rate", o.schedule.floor));
-    rule(value(
-        app, "--milestones", "LIST", "for multistep: steps, separated by commas",
-        [&](const std::string& t) { o.schedule.milestones = parse_steps(t, "--milestones"); }));
-    rule(number("--factor", "for multistep: factor at each milestone (default 0.1)",
-                o.schedule.factor));
+    using enum Schedule::Kind;
+    const auto of = [&](const std::vector<Schedule::Kind>& some, CLI::Option* option) {
+        rule(option);
+        of_schedules.emplace_back(option, some);
+    };
+    of({cosine, linear},
+       number("--floor", "for cosine and linear: final fraction of the rate", o.schedule.floor));
+    of({multistep}, value(app, "--milestones", "LIST", "for multistep: steps, separated by commas",
+                          [&](const std::string& t) {
+                              o.schedule.milestones = parse_steps(t, "--milestones");
+                          }));
+    of({multistep}, number("--factor", "for multistep: factor at each milestone (default 0.1)",
+                           o.schedule.factor));
     rule(number("--weight-decay", "weight decay of matrices (default 0.01)", o.adam.decay));
     rule(number("--beta1", "default 0.9", o.adam.beta1));
     rule(number("--beta2", "default 0.999", o.adam.beta2));
@@ -164,8 +205,9 @@ TrainCommand::TrainCommand(CLI::App& app) {
         count("--probe-every", "T", "steps between probes (default: no probes)", o.probe_every, 1));
     watch(count("--probe-samples", "S", "held-out samples for probes (default 1)", o.probe_samples,
                 1, most_draws));
-    watch(value(app, "--probes", "LIST", "core (default), all, or names (tsdiag list metrics)",
-                [&](const std::string& t) { o.probes = split(t, ','); }));
+    watch(probes =
+              value(app, "--probes", "LIST", "core (default), all, or names (tsdiag list metrics)",
+                    [&](const std::string& t) { o.probes = split(t, ','); }));
     const auto machine = group("Machine");
     machine(text(app, "--device", o.device, "NAME", "auto, cpu, cuda or cuda:N"));
     machine(value(app, "--threads", "N",
@@ -185,6 +227,9 @@ TrainCommand::TrainCommand(CLI::App& app) {
 
 int TrainCommand::run() const {
     if (threads > 0) use_threads(threads);
+    require_schedule(*this);
+    if (probes->count() > 0 && train.probe_every == 0)
+        throw UsageError("--probes: nothing is probed without --probe-every, expected both.");
     prepare(*this);
     const FolderLock lock(folder);  // held until the page is written
     TrainOptions options = train;
