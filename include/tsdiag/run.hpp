@@ -176,6 +176,10 @@ struct RunResult {
     Json run;  ///< the content of run.json, except `tsdiag` and `command`
 };
 
+/// Throws `UsageError` for options that are wrong whatever the model is: malformed, or two that
+/// exclude each other.  `run` begins with it; it reads nothing.
+void require_well_formed(const RunOptions& options);
+
 /// Runs the model (or replays the trace), hands its events to the probes, aggregates their numbers.
 /// A function of the options, bit for bit, on one machine with one number of threads.
 /// At least as many trials as threads are run in parallel, each on one thread.

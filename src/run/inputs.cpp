@@ -1,6 +1,7 @@
 #include "inputs.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -24,6 +25,32 @@ Tensor gaussian(const Rng& rng, Shape shape, const Backend& backend, Type type) 
 }
 
 }  // namespace
+
+NamedInput parse_input(const RunOptions& options) {
+    std::vector<std::string_view> given;
+    for (const auto& [option, value] : {std::pair{"--images", &options.images},
+                                        {"--text", &options.text},
+                                        {"--text-file", &options.text_file},
+                                        {"--input", &options.input}})
+        if (!value->empty()) given.emplace_back(option);
+    if (given.size() > 1)
+        throw UsageError(fmt::format("{}: expected one of them.", fmt::join(given, " and ")));
+    if (!options.images.empty()) return {"pictures", options.images};
+    if (!options.text.empty()) return {"text", "--text"};
+    if (!options.text_file.empty()) return {"text", options.text_file};
+    const std::string& text = options.input;
+    if (text.empty() || text == "gaussian" || text == "ids:random") return {text, ""};
+    const std::size_t colon = text.find(':');
+    const std::string head = text.substr(0, colon),
+                      file = colon == std::string::npos ? "" : text.substr(colon + 1);
+    if (head == "ids" && !file.empty()) return {"ids:file", file};
+    if ((head == "embeddings" || head == "hidden" || head == "image") && !file.empty())
+        return {head, file};
+    throw UsageError(
+        fmt::format("--input: unknown input '{}', expected gaussian, ids:random, ids:FILE, "
+                    "embeddings:FILE.npy, hidden:FILE.npy or image:FILE.npy.",
+                    text));
+}
 
 InputSource::InputSource(const RunOptions& options, const ModelSpec& spec, const Backend& backend,
                          Type type)
@@ -57,34 +84,23 @@ InputSource::InputSource(const RunOptions& options, const ModelSpec& spec, const
 void InputSource::choose_kind() {
     const std::string& text = options_.input;
     const bool has_ids = spec_.vocabulary > 0 && !takes_images(spec_);
-    if (!options_.images.empty()) return choose_pictures();
-    if (options_.has_text()) return choose_text(has_ids);
+    const NamedInput named = parse_input(options_);
+    kind_ = named.kind;
+    file_ = named.file;
     if (own()) {
         kind_ = options_.own_input->kind;
         defaults_.push_back(fmt::format("input: {}", options_.own_input->origin));
         return;
     }
-    if (text.empty()) {
+    if (kind_.empty()) {
         kind_ = has_ids ? "ids:random" : "gaussian";
         defaults_.push_back(fmt::format("input: {}", kind_));
         return;
     }
-    const std::size_t colon = text.find(':');
-    const std::string head = text.substr(0, colon);
-    file_ = colon == std::string::npos ? "" : text.substr(colon + 1);
-    if (text == "gaussian" || text == "ids:random") {
-        kind_ = text;
-        file_.clear();
-    } else if (head == "ids" && !file_.empty()) {
-        kind_ = "ids:file";
-    } else if ((head == "embeddings" || head == "hidden" || head == "image") && !file_.empty()) {
-        kind_ = head;
-    } else {
-        throw UsageError(
-            fmt::format("--input: unknown input '{}', expected gaussian, ids:random, ids:FILE, "
-                        "embeddings:FILE.npy, hidden:FILE.npy or image:FILE.npy.",
-                        text));
-    }
+    if (kind_ == "pictures") require_pictures();
+    if (kind_ == "text" && !has_ids)
+        throw UsageError(fmt::format("{}: this model has no token embedding, so it takes no text.",
+                                     options_.text.empty() ? "--text-file" : "--text"));
     if (kind_.starts_with("ids") && !has_ids)
         throw UsageError(
             fmt::format("--input {}: this model has no token embedding, expected {}.", text,
@@ -95,20 +111,6 @@ void InputSource::choose_kind() {
             "--input {}: this model has no token embedding, expected hidden:FILE.npy.", text));
     if (kind_ == "image" && !takes_images(spec_))
         throw UsageError(fmt::format("--input {}: this model takes tokens, not images.", text));
-}
-
-void InputSource::choose_text(bool has_ids) {
-    const char* option = options_.text.empty() ? "--text-file" : "--text";
-    if (!options_.text.empty() && !options_.text_file.empty())
-        throw UsageError("--text and --text-file: expected one of them.");
-    if (!options_.input.empty())
-        throw UsageError(
-            fmt::format("{} and --input {}: expected one of them.", option, options_.input));
-    if (!has_ids)
-        throw UsageError(
-            fmt::format("{}: this model has no token embedding, so it takes no text.", option));
-    kind_ = "text";
-    file_ = options_.text.empty() ? options_.text_file : option;
 }
 
 /// 0: no limit. Neither inputs at layer 0's `in` nor rotary positions have one.

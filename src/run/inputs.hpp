@@ -12,6 +12,14 @@ namespace tsdiag {
 constexpr Index usual_tokens = 512;    ///< of a sample, unless the model or its user says otherwise
 constexpr Index usual_pictures = 256;  ///< of a folder, at most, unless its user says otherwise
 
+/// What the options say of the samples, whatever the model is.
+struct NamedInput {
+    std::string kind;  ///< as `InputSource::kind`; empty: by the model
+    std::string file;  ///< to be read, or "--text"
+};
+/// Throws `UsageError` for an unknown kind, and where there are two.
+NamedInput parse_input(const RunOptions& options);
+
 /// Where a model's samples come from: drawn, or read once from a file.
 class InputSource {
   public:
@@ -38,8 +46,7 @@ class InputSource {
 
   private:
     void choose_kind();
-    void choose_text(bool has_ids);
-    void choose_pictures();
+    void require_pictures() const;
     void settle_tokens(Index usual = 0);  ///< 0: as the model says
     void settle_images();
     void read_ids();

@@ -35,6 +35,31 @@ std::vector<Index> kept_tokens(const Input& input, Index n) {
 
 }  // namespace
 
+NamedLoss parse_loss(const std::string& text) {
+    const std::size_t colon = text.find(':');
+    NamedLoss out{.name = text.substr(0, colon)};
+    const std::vector<std::string_view> known = {"lm", "mlm", "classify", "square", "vjp"};
+    if (std::ranges::find(known, out.name) == known.end()) {
+        const std::string near = nearest(out.name, known);
+        throw UsageError(
+            fmt::format("--loss: unknown loss '{}', expected lm, mlm, classify, square or vjp{}",
+                        text, near.empty() ? "." : fmt::format("; did you mean {}?", near)));
+    }
+    if (colon == std::string::npos) return out;
+    const std::string_view rest = std::string_view(text).substr(colon + 1);
+    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), out.number);
+    const bool whole = error == std::errc() && end == rest.data() + rest.size();
+    const Index least = out.name == "classify" ? 2 : 0,
+                most = out.name == "classify" ? most_classes : out.number;
+    if ((out.name != "mlm" && out.name != "classify") || !whole || out.number < least ||
+        out.number > most)
+        throw UsageError(
+            fmt::format("--loss: '{}' is not valid, expected mlm:ID with the id of the mask token, "
+                        "or classify:C with the number of classes, 2 to {}.",
+                        text, most_classes));
+    return out;
+}
+
 LossSource::LossSource(const RunOptions& options, const ModelSpec& spec, const InputSource& inputs,
                        const Backend& backend, Type type)
     : seed_(options.seed),
@@ -47,7 +72,9 @@ LossSource::LossSource(const RunOptions& options, const ModelSpec& spec, const I
           std::ranges::count_if(spec.blocks, [](const BlockSpec& b) { return b.merge.width > 0; })),
       backend_(backend),
       type_(type) {
-    parse(options.loss);
+    const NamedLoss loss = parse_loss(options.loss);
+    name_ = loss.name;
+    number_ = loss.number;
     if ((name_ == "lm" || name_ == "mlm") && !inputs.kind().starts_with("ids"))
         throw UsageError(
             fmt::format("--loss {}: predicts token ids, but the input is {}; expected --loss "
@@ -56,8 +83,6 @@ LossSource::LossSource(const RunOptions& options, const ModelSpec& spec, const I
     if (name_ == "mlm" && number_ >= vocabulary_)
         throw UsageError(fmt::format("--loss {}: the vocabulary has the ids 0 to {}.", options.loss,
                                      vocabulary_ - 1));
-    if (!options.labels.empty() && name_ != "classify")
-        throw UsageError("--labels: requires --loss classify.");
     if (name_ != "classify") return;
     if (!options.labels.empty()) read_labels(options.labels);
     if (!labels_.empty() && std::ssize(labels_) != inputs.count())
@@ -70,29 +95,6 @@ LossSource::LossSource(const RunOptions& options, const ModelSpec& spec, const I
                                      options.labels, seen - 1, number_ - 1));
     classifier_ = drawn(Rng(seed_).fork("loss").fork("classifier"), {1, number_, width_},
                         1 / std::sqrt(double(width_)), backend, type);
-}
-
-void LossSource::parse(const std::string& text) {
-    const std::size_t colon = text.find(':');
-    name_ = text.substr(0, colon);
-    const std::vector<std::string_view> known = {"lm", "mlm", "classify", "square", "vjp"};
-    if (std::ranges::find(known, name_) == known.end()) {
-        const std::string near = nearest(name_, known);
-        throw UsageError(
-            fmt::format("--loss: unknown loss '{}', expected lm, mlm, classify, square or vjp{}",
-                        text, near.empty() ? "." : fmt::format("; did you mean {}?", near)));
-    }
-    if (colon == std::string::npos) return;
-    const std::string_view rest = std::string_view(text).substr(colon + 1);
-    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), number_);
-    const bool whole = error == std::errc() && end == rest.data() + rest.size();
-    const Index least = name_ == "classify" ? 2 : 0,
-                most = name_ == "classify" ? most_classes : number_;
-    if ((name_ != "mlm" && name_ != "classify") || !whole || number_ < least || number_ > most)
-        throw UsageError(
-            fmt::format("--loss: '{}' is not valid, expected mlm:ID with the id of the mask token, "
-                        "or classify:C with the number of classes, 2 to {}.",
-                        text, most_classes));
 }
 
 void LossSource::read_labels(const std::string& file) {

@@ -9,6 +9,14 @@
 
 namespace tsdiag {
 
+/// `--loss`: "lm", "mlm:103".
+struct NamedLoss {
+    std::string name;
+    Index number = -1;  ///< after the colon; -1: none
+};
+/// Throws `UsageError` for an unknown loss.
+NamedLoss parse_loss(const std::string& text);
+
 /// The losses of a run's samples: `--loss`.
 class LossSource {
   public:
@@ -23,7 +31,6 @@ class LossSource {
     Json json() const;  ///< for run.json
 
   private:
-    void parse(const std::string& text);
     void read_labels(const std::string& file);
     Loss next_token(const Input& input) const;
     Loss masked_tokens(Rng rng, Input& input) const;

@@ -24,19 +24,12 @@ Json described_picture(const std::filesystem::path& file, std::string_view bytes
 
 }  // namespace
 
-void InputSource::choose_pictures() {
-    if (options_.has_text() || !options_.input.empty())
-        throw UsageError(fmt::format("--images and {}: expected one of them.",
-                                     !options_.input.empty() ? "--input"
-                                     : options_.text.empty() ? "--text-file"
-                                                             : "--text"));
+void InputSource::require_pictures() const {
     if (spec_.channels == 0) throw UsageError("--images: this model takes tokens, not images.");
     if (spec_.channels != 1 && spec_.channels != 3)
         throw UsageError(
             fmt::format("--images: this model takes images of {} channels, pictures have 1 or 3.",
                         spec_.channels));
-    kind_ = "pictures";
-    file_ = options_.images;
 }
 
 Preprocessor InputSource::choose_preprocessor() {

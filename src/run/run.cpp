@@ -34,10 +34,6 @@ void note_shortages(RunContext& context) {
 /// Opens a subject and refuses options that do not fit a model or a trace.
 Subject open_model(const RunOptions& options) {
     Subject subject = open_subject(options.subject);
-    if (!options.tokenizer.empty() && !options.has_text())
-        throw UsageError("--tokenizer: has no effect without --text or --text-file.");
-    if (!options.preprocessor.empty() && options.images.empty())
-        throw UsageError("--preprocessor: has no effect without --images.");
     if (options.trials > 1 && subject.kind != Subject::Kind::random)
         throw UsageError(
             fmt::format("--trials {}: draws new weights, but {} has fixed weights; use --samples "

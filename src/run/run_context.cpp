@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "inputs.hpp"
+#include "losses.hpp"
+#include "tsdiag/attention.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/memory.hpp"
 
@@ -39,7 +42,21 @@ std::vector<std::string> wanted_metrics(const RunOptions& options) {
 
 }  // namespace
 
+void require_well_formed(const RunOptions& options) {
+    wanted_metrics(options);
+    parse_input(options);
+    if (!options.loss.empty() && parse_loss(options.loss).name != "classify" &&
+        !options.labels.empty())
+        throw UsageError("--labels: requires --loss classify.");
+    if (!options.trace.attention.empty()) attention(options.trace.attention);
+    if (!options.tokenizer.empty() && !options.has_text())
+        throw UsageError("--tokenizer: has no effect without --text or --text-file.");
+    if (!options.preprocessor.empty() && options.images.empty())
+        throw UsageError("--preprocessor: has no effect without --images.");
+}
+
 RunContext begin(const RunOptions& options) {
+    require_well_formed(options);
     RunContext context = begin(options, open_backend(options.device, options.products));
     if (std::string line = passed_over_devices(options.device); !line.empty())
         context.warnings.push_back(std::move(line));

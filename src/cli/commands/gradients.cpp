@@ -111,6 +111,10 @@ GradientsCommand::GradientsCommand(CLI::App& app) {
 }
 
 int GradientsCommand::run() const {
+    if (log.last >= 0 && log.first > log.last)
+        throw UsageError(fmt::format(
+            "--from {}: is after --to {}, expected a first step that is not after the last.",
+            log.first, log.last));
     ResultWriter writer(out, force);
     std::vector<LoggedSeries> all;
     for (const std::string& file : files)

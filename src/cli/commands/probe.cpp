@@ -91,6 +91,7 @@ ProbeCommand::ProbeCommand(CLI::App& app) {
 
 int ProbeCommand::run() const {
     if (probe.threads > 0) use_threads(probe.threads);
+    require_well_formed(probe.run);
     const std::string out =
         probe.out.empty() ? default_directory(named_by(probe.models)) : probe.out;
     if (is_series(probe.models)) {

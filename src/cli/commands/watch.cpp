@@ -425,6 +425,7 @@ WatchCommand::WatchCommand(CLI::App& app) {
 
 int WatchCommand::run() const {
     if (probe.threads > 0) use_threads(probe.threads);
+    require_well_formed(probe.run);
     std::error_code failed;
     if (!fs::is_directory(directory, failed))
         throw FormatError(fmt::format(
