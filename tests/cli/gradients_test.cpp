@@ -192,5 +192,33 @@ TEST(Gradients, ValuesOfAKeyThatComeBackTellSeriesApartIfTheyAreWords) {
     EXPECT_EQ(series("status", [](int t) { return t == 20 ? "overflow" : "ok"; }), 1u);
 }
 
+TEST(Gradients, ALogThatWasPrintedIsSaidToBeOne) {
+    const TemporaryDirectory folder;
+    const auto gradients = [&](const std::string& text) {
+        write_file(folder / "train.log", text);
+        return tsdiag(folder, {"gradients", "train.log", "--no-report", "--force", "-o", "out"});
+    };
+    for (const std::string line :
+         {"2023-01-01 | INFO | train_inner | epoch 001: {} / 100 loss=3.2, gnorm=0.786\n",
+          "2023-01-01 | INFO | train_inner | {{\"num_updates\": \"{}\", \"gnorm\": \"0.7\"}}\n",
+          "iter {}: loss 3.2, time 100ms, grad_norm 0.7862\n", "step {}: train loss 4.1\n",
+          " iteration {}/ 100 | lm loss: 3.2E+00 | grad norm: 1.2 |\n",
+          "[2023-01-01] [INFO] [logging.py] step={}, lr=[1e-4], grad_norm=0.5\n",
+          "{{'loss': {}, 'grad_norm': 0.5, 'epoch': 0.1}}\n"}) {
+        std::string text;
+        for (int t = 1; t <= 3; ++t) text += fmt::format(fmt::runtime(line), t);
+        const Finished refused = gradients(text);
+        EXPECT_EQ(refused.code, 1) << line << refused.out;
+        expect_one_sentence(refused.err);
+        EXPECT_THAT(refused.err, HasSubstr("printed while training")) << line;
+    }
+    // The names of columns and of keys may look alike.
+    for (const char* log :
+         {"step,grad_norm 2\n1,0.5\n2,0.6\n3,0.4\n",
+          "{\"step\": 1, \"note\": \"gnorm=2\", \"grad_norm\": 0.5}\n{\"step\": 2, \"note\": "
+          "\"gnorm=2\", \"grad_norm\": 0.6}\n{\"step\": 3, \"grad_norm\": 0.4}\n"})
+        EXPECT_EQ(gradients(log).code, 0) << log;
+}
+
 }  // namespace
 }  // namespace tsdiag::test

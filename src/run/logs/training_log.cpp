@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <regex>
 
 #include "log_records.hpp"
 #include "tsdiag/error.hpp"
@@ -21,6 +22,54 @@ bool is_event_name(const fs::path& file) {
     return file.filename().string().find("tfevents") != std::string::npos;
 }
 
+/// Is it what a program printed for people: {'loss': 1.5} of Python, or a name and a number,
+/// as "iter 3: loss 2.5, gnorm=0.7" and " iteration 10/ 100 | grad norm: 0.7 |"?
+struct Printed {
+    bool dictionary = false, words = false;
+    Printed(std::string_view line) {
+        constexpr std::string_view blanks = " \t\r";
+        constexpr std::size_t most = 1000;
+        const std::size_t first = line.find_first_not_of(blanks);
+        if (first == line.npos) return;
+        line = line.substr(first, most);
+        const std::size_t next = line.find_first_not_of(blanks, 1);
+        const char second = next == line.npos ? ' ' : line[next];
+        dictionary = line[0] == '{' && second == '\'';
+        const bool json = line[0] == '"' || (line[0] == '{' && !dictionary) ||
+                          (line[0] == '[' && std::string_view("{[\"").find(second) != line.npos);
+        using namespace std::regex_constants;
+        static const std::regex norm(
+            "(grad[a-z]*[ _.-]?norm|gnorm)[\"']?[ :=]+[\"']?[+-]?([0-9]|nan|inf)",
+            ECMAScript | icase | optimize),
+            step("^(iter|iteration|step|epoch)[ :=]+[0-9]+ *(/ *[0-9]+)? *[:|,] *[a-z]",
+                 ECMAScript | icase | optimize);
+        words = !json && (std::regex_search(line.begin(), line.end(), norm) ||
+                          std::regex_search(line.begin(), line.end(), step));
+    }
+};
+
+/// Throws `FormatError` for a log that was printed.  A header may have a number in a name: words
+/// count in the second line that has such.
+void refuse_printed(const fs::path& file, std::string_view head) {
+    constexpr Index lines = 200;
+    Index with_words = 0;
+    for (Index number = 1; number <= lines && !head.empty(); ++number) {
+        const std::size_t end = std::min(head.find('\n'), head.size());
+        const Printed line(head.substr(0, end));
+        head.remove_prefix(std::min(end + 1, head.size()));
+        with_words += line.words;
+        if (line.dictionary || with_words == 2)
+            throw FormatError(fmt::format(
+                "{}: line {}: is of a log that was printed while training, expected {}; {}.",
+                file.string(), number, a_log,
+                line.dictionary
+                    ? "pass the trainer_state.json of a checkpoint, which holds these records, or "
+                      "write them as JSON lines with the keys step and grad_norm"
+                    : "pass the TensorBoard file of the same training, or write the numbers as "
+                      "CSV with the columns step and grad_norm"));
+    }
+}
+
 void read_file(const fs::path& file, LogRecords& out) {
     LogFile log(file, a_log, longest_file);
     const std::string_view head = log.head();
@@ -29,6 +78,7 @@ void read_file(const fs::path& file, LogRecords& out) {
         throw FormatError(fmt::format("{}: is empty, expected {}.", file.string(), a_log));
     if (is_event_file(head) || is_event_name(file))
         return read_event_log(file_text(file, a_log), out);
+    refuse_printed(file, head);
     if (head[first] == '{' || head[first] == '[') {
         // Its list of records follows a few other keys, each on a line of its own.
         const bool is_state = head.find("\"log_history\"") != std::string_view::npos ||
