@@ -127,6 +127,68 @@ TEST_F(TraceDoubts, NamesThatNobodyCanPlaceAreRefused) {
     EXPECT_THAT(probe().out, HasSubstr("note"));  // no part of a trace, and said so
 }
 
+TEST_F(TraceDoubts, NamesThatAreMeantForOneAreToldIt) {
+    for (const auto& [name, usual] : std::vector<std::pair<std::string, std::string>>{
+             {"attention_probs.0", "attentions.0"},
+             {"attn_weights.0", "attentions.0"},
+             {"attention_scores_1", "attentions.1"},
+             {"attentions:0", "attentions.0"},
+             {"attentions 0", "attentions.0"},
+             {"query_states.1", "queries.1"},
+             {"hidden_states:3", "hidden_states.3"},
+             {"hidden_states 3", "hidden_states.3"},
+             {"hidden_states(3)", "hidden_states.3"}}) {
+        write({hidden("hidden_states.0", 0), hidden("hidden_states.1", 1), maps(name, softmax())});
+        EXPECT_THAT(refused(), HasSubstr("name it " + usual + ", or leave it out")) << name;
+    }
+    write({maps("attn_weights.0", softmax()), maps("attn_weights.1", softmax())});
+    EXPECT_THAT(refused(), HasSubstr("name it attentions.0"));
+    write({hidden("hidden_states:0", 0), hidden("hidden_states:1", 1)});
+    EXPECT_THAT(refused(), HasSubstr("name it hidden_states.0"));
+    write({hidden("hidden_states.0", 0), hidden("hidden_states.1", 1), hidden("attn_output.0", 2)});
+    EXPECT_THAT(refused(), Not(HasSubstr("name it attentions.0")));
+}
+
+TEST_F(TraceDoubts, MapsWithoutAnAxisOfHeadsAreToldSo) {
+    std::vector<double> p = softmax();
+    p.resize(tokens * tokens);
+    const Array flat = {"attentions.0", {tokens, tokens}, p};
+    for (const std::vector<Array>& arrays :
+         {std::vector{flat}, {hidden("hidden_states.0", 0), hidden("hidden_states.1", 1), flat}}) {
+        write(arrays);
+        const std::string found = refused();
+        EXPECT_THAT(found, HasSubstr("(heads, tokens, tokens)"));
+        EXPECT_THAT(found, HasSubstr("P[None] of a single head"));
+    }
+}
+
+TEST_F(TraceDoubts, AFileThatIsCausalNeedsTheOption) {
+    const auto heads_of = [](const std::string& name, int seed) {
+        std::vector<double> x;
+        for (Index i = 0; i < heads * tokens * 3; ++i)
+            x.push_back(std::sin(double(i * i + 5 * seed)));
+        return Array{name, {heads, tokens, 3}, x};
+    };
+    const std::vector<Array> arrays = {hidden("hidden_states.0", 0), hidden("hidden_states.1", 1),
+                                       heads_of("queries.0", 1), heads_of("keys.0", 2)};
+    for (const char* name : {"is_causal", "causal"}) {
+        std::vector<Array> all = arrays;
+        all.push_back({name, {1}, {1}});
+        write(all);
+        EXPECT_THAT(refused(), HasSubstr("pass --causal"));
+        EXPECT_EQ(probe({"--causal"}).code, 0);
+        all.back().values = {0};
+        write(all);
+        EXPECT_EQ(probe().code, 0);
+        // A given P shows itself what it is.
+        write({hidden("hidden_states.0", 0),
+               hidden("hidden_states.1", 1),
+               maps("attentions.0", softmax()),
+               {name, {1}, {1}}});
+        EXPECT_EQ(probe().code, 0);
+    }
+}
+
 TEST_F(TraceDoubts, SquareArraysWithoutNamesAreStatesOrMaps) {
     const std::vector<double> p = softmax();
     write({maps("arr_0", p), maps("arr_1", p)});

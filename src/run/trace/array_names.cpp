@@ -59,7 +59,8 @@ std::optional<Index> number_in(std::string_view text) {
 
 /// May a kind end here, and its layer begin?
 bool ends_kind(std::string_view rest, bool stage) {
-    if (rest.empty() || behind_a_kind.find(rest.front()) != std::string_view::npos) return true;
+    const auto in_a_word = [](unsigned char c) { return std::isalnum(c) != 0 || c > 127; };
+    if (rest.empty() || !in_a_word(static_cast<unsigned char>(rest.front()))) return true;
     return !stage && number_in(rest).has_value();  // norm10 is no layer of norm1
 }
 
@@ -122,6 +123,35 @@ std::optional<std::pair<std::string, std::string>> inner_array(std::string_view 
 bool is_unplaced(const ArrayName& name) {
     return !name.kind.empty() && !name.layer && !name.rest.empty() &&
            std::ranges::any_of(name.rest, [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+std::string usual_name(std::string_view name) {
+    const ArrayName read = read_array_name(name);
+    if (!is_unplaced(read)) return {};
+    std::string word, digits;
+    bool apart = false;  // is the number no part of a word?
+    for (std::size_t i = 0; i < read.rest.size(); ++i) {
+        const char c = read.rest[i], before = i > 0 ? read.rest[i - 1] : ' ';
+        const auto is = [](int (&kind)(int), char one) {
+            return kind(static_cast<unsigned char>(one)) != 0;
+        };
+        if (is(std::isalpha, c)) word += c;
+        if (!is(std::isdigit, c)) continue;
+        if (!is(std::isdigit, before)) {
+            if (!digits.empty()) return {};
+            apart = !is(std::isalpha, before);
+        }
+        digits += c;
+    }
+    constexpr std::array maps = {"weight", "prob",    "probabilitie", "probability", "score",
+                                 "map",    "pattern", "matrice",      "matrix"};
+    word = lower(word);
+    if (word.ends_with('s')) word.pop_back();
+    const bool attention = read.kind == "attentions" || read.kind == "attn";
+    const bool of_maps = attention && std::ranges::find(maps, word) != maps.end();
+    const bool of_states = !attention && word == "state";
+    if (!apart || (!word.empty() && !of_maps && !of_states)) return {};
+    return std::string(of_maps ? "attentions" : read.kind) + "." + digits;
 }
 
 }  // namespace tsdiag

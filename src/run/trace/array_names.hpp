@@ -37,4 +37,8 @@ std::optional<std::pair<std::string, std::string>> inner_array(std::string_view 
 /// `keys_note` is not, "0.3" of `attentions.0.3` is.
 bool is_unplaced(const ArrayName& name);
 
+/// The name KIND.L that a name nobody can place is clearly meant for, as attentions.0 for
+/// "attn_weights.0" and hidden_states.3 for "hidden_states:3"; empty where there is none.
+std::string usual_name(std::string_view name);
+
 }  // namespace tsdiag

@@ -122,6 +122,27 @@ std::string beside_a_model(const Checkpoint& file) {
     return {};
 }
 
+/// What is wrong with arrays whose names are, or are meant for, those of maps or states; empty:
+/// nothing.
+std::string nearly_a_trace(const Checkpoint& file) {
+    for (const std::string& name : file.names()) {
+        const ArrayName read = read_array_name(name);
+        const std::vector<std::int64_t> shape = file.tensor(name).shape;
+        if (read.kind == "attentions" && read.layer && shape.size() == 2 && shape[0] == shape[1])
+            return fmt::format(
+                "holds '{}' {} without an axis of heads; save maps as (heads, tokens, tokens), "
+                "P[None] "
+                "of a single head",
+                name, shape_text(shape));
+        const std::string usual = usual_name(name);
+        const bool maps = usual.starts_with("attentions."),
+                   states = usual.starts_with("hidden_states.");
+        if ((maps && shape.size() >= 3) || (states && shape.size() >= 2))
+            return fmt::format("holds '{}', a name that is not read; name it {}", name, usual);
+    }
+    return {};
+}
+
 /// States or maps, of equal shapes, under names of modules with numbers.
 bool are_outputs(const Checkpoint& file) {
     const std::vector<std::string>& names = file.names();
@@ -187,6 +208,7 @@ std::string other_dump(const Checkpoint& file) {
     };
     if (any_ends(".exp_avg") && !any_ends(".weight"))
         return "is the state of an optimiser, not of a model; pass the checkpoint beside it";
+    if (std::string what = nearly_a_trace(file); !what.empty()) return what;
     if (are_outputs(file))
         return fmt::format(
             "holds {} arrays {} ('{}', ...) under names that do not tell what they are; "

@@ -51,6 +51,11 @@ double row_rounding(DType format, Index n) {
     return 2 * rounding_of(format) + double(n) * (format == DType::f16 ? 0x1p-24 : 0x1p-133);
 }
 
+/// "100", "35" or "0.02", of a share of 1.
+std::string percent(double share) {
+    return share < 0.1 ? fmt::format("{:.2g}", 100 * share) : fmt::format("{:.0f}", 100 * share);
+}
+
 /// What the entries of given matrices P say about them.
 class Doubts {
   public:
@@ -98,9 +103,9 @@ class Doubts {
         const Range& sums = seen_.rows;
         if (sums.within(seen_.allowed) && !seen_.negative)
             return out + fmt::format(
-                             "up to {:.2g} % of a row is on tokens that the mask hides: the mask "
+                             "up to {} % of a row is on tokens that the mask hides: the mask "
                              "is inverted, or is not the model's",
-                             100 * seen_.hidden);
+                             percent(seen_.hidden));
         const double spread = sums.most - sums.least, middle = (sums.least + sums.most) / 2;
         const bool same = spread < seen_.allowed * std::abs(middle);
         out += same ? fmt::format("its rows sum to {:.4g}, expected 1", middle)
@@ -463,6 +468,40 @@ class Replay {
     } unseen_;  ///< the P with the most tokens that no token attends to
 };
 
+/// The name by which the file says that its attention is causal; empty: it does not.
+std::string says_causal(const Checkpoint& file) {
+    const auto names_it = [](std::string_view name) {
+        return name == "is_causal" || name == "causal";
+    };
+    for (const std::string& name : file.names()) {
+        if (!names_it(name)) continue;
+        const RawTensor raw = file.tensor(name);
+        if (raw.dtype > DType::f64) continue;
+        std::vector<double> values(std::size_t(raw.count()));
+        widen<double>(raw, values);
+        if (std::ranges::any_of(values, [](double v) { return v != 0; })) return name;
+    }
+    for (const char* name : {"is_causal", "causal"}) {
+        const Json& said = file.metadata()[name];
+        if ((said.is_bool() && said.boolean()) || (said.is_number() && said.number() != 0))
+            return name;
+    }
+    return {};
+}
+
+/// Throws `UsageError` where P is formed without the mask that the file tells of.
+void require_causal(const Checkpoint& file, const SavedTrace& trace, const TraceOptions& options) {
+    const bool formed = std::ranges::any_of(trace.queries(), [&](const auto& query) {
+        return !uses_given(trace, query.first, options);
+    });
+    if (options.causal || !formed) return;
+    if (const std::string name = says_causal(file); !name.empty())
+        throw UsageError(fmt::format(
+            "{}: '{}' is true, but P is formed of queries and keys without a mask; pass "
+            "--causal, or leave '{}' out.",
+            file.source(), name, name));
+}
+
 std::string layers_text(const SavedTrace::Layers& layers) {
     const Index first = layers.begin()->first, last = layers.rbegin()->first;
     return first == last ? fmt::format("{}", first) : fmt::format("{} to {}", first, last);
@@ -482,6 +521,7 @@ Replayed replay(const Checkpoint& file, const Backend& backend, Observer& observ
                 fmt::format("{}: a given P can only be declared as softmax, not '{}', which needs "
                             "queries and keys.",
                             array.name, variant));
+    require_causal(file, trace, settings.trace);
     const Index end = settings.last_layer < 0 ? trace.summary().layers : settings.last_layer + 1;
     Replay run(batches, backend, observer, settings);
     for (Index layer = settings.first_layer; layer < end; ++layer) run.layer(layer);

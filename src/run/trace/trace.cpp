@@ -92,7 +92,11 @@ void refuse_lists(const Checkpoint& file) {
 }
 
 /// Of a name that begins as a known one: it must not vanish among what is ignored.
-[[noreturn]] void refuse_unplaced(const std::string& source, const ArrayName& name) {
+[[noreturn]] void refuse_unplaced(const std::string& source, const ArrayName& name,
+                                  const std::string& usual) {
+    if (!usual.empty())
+        throw FormatError(fmt::format(
+            "{}: has a name that is not read; name it {}, or leave it out.", source, usual));
     constexpr std::string_view digits = "0123456789";
     const std::size_t first = name.rest.find_first_of(digits);
     const std::size_t number_end = name.rest.find_first_not_of(digits, first);
@@ -278,7 +282,7 @@ void SavedTrace::sort(const Checkpoint& file) {
         const bool of_layers = read.kind == "hidden_states" || read.kind == "attentions";
         const bool unread = of_layers && !read.layer && !read.rest.empty() &&
                             file.tensor(name).shape.size() >= (read.kind == "attentions" ? 3u : 2u);
-        if (is_unplaced(read) || unread) refuse_unplaced(source, read);
+        if (is_unplaced(read) || unread) refuse_unplaced(source, read, usual_name(name));
         if (read.kind.empty() || (!read.layer && !read.rest.empty())) {
             others_.push_back(name);
             continue;
@@ -377,6 +381,10 @@ void SavedTrace::check_states(Layers& layers) {
 
 void SavedTrace::check_heads(Layers& layers) {
     for (auto& [layer, array] : layers) {
+        if (&layers == &attentions_ && array.raw.shape.size() == 2)
+            misfit(array,
+                   "an axis of heads before the two of tokens, (heads, tokens, tokens); save "
+                   "P[None] of a single head");
         check_samples(array, 3);
         const std::vector<std::int64_t>& shape = array.raw.shape;
         if (&layers == &attentions_ && shape.back() != summary_.tokens)
