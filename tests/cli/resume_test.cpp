@@ -191,9 +191,9 @@ class ResumeOfAFile : public testing::Test {
         fs::remove_all(folder / "run/checkpoints/step-4");
     }
     Finished train(const std::vector<std::string>& more) {
-        std::vector<std::string> words = {"train", "model",        "--data", "copy:3",   "--tokens",
-                                          "6",     "-o",           "run",    "-q",       "--steps",
-                                          "4",     "--save-every", "2",      "--probes", "t_sim"};
+        std::vector<std::string> words = {"train", "model",        "--data", "copy:3", "--tokens",
+                                          "6",     "-o",           "run",    "-q",     "--steps",
+                                          "4",     "--save-every", "2"};
         words.insert(words.end(), more.begin(), more.end());
         return tsdiag(folder, words);
     }
