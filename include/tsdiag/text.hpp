@@ -43,6 +43,9 @@ std::string shell_word(std::string_view text);
 /// "no heads", "1 head", "12 heads".
 std::string counted(std::size_t count, std::string_view noun);
 
+/// "0.021 %", "35 %", "100 %", of a share; two digits, or whole where there are more.
+std::string as_percent(double share);
+
 /// The nearest of `known` to `word` by edit distance, for "did you mean"; empty where more than a
 /// third of the word would change.
 template <class Range>

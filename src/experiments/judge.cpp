@@ -92,7 +92,7 @@ std::string how_far(const Comparison& c, const Distance& d) {
         return fmt::format("{:.1f} standard errors {}", std::abs(d.off) / *c.error, side);
     if (c.kind == Kind::order) return fmt::format("{:.2g} {}", std::abs(d.off), side);
     const double size = std::max(std::abs(*c.measured), std::abs(c.expected.value_or(0)));
-    return fmt::format("{:.2g} % {}", 100 * std::abs(d.off) / size, side);
+    return fmt::format("{} {}", as_percent(std::abs(d.off) / size), side);
 }
 
 struct Judgement {

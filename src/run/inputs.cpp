@@ -183,6 +183,9 @@ void InputSource::read_ids() {
             throw ShapeError(
                 fmt::format("{}: the ids are {}, expected (tokens) or (samples, tokens).", file_,
                             shape_text(array.shape)));
+        if (array.dtype == DType::boolean)
+            throw FormatError(fmt::format(
+                "{}: holds booleans, as a mask, expected ids; pass a mask by --mask.", file_));
         const std::vector<Index> all = integers(array, file_);
         const Index n = array.shape.back();
         for (auto row = all.begin(); row != all.end(); row += n) lines.emplace_back(row, row + n);

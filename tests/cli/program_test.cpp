@@ -241,6 +241,12 @@ const Bad bad_inputs[] = {
      probe_words(tiny, {"--input", "ids:ids.txt"}), "'to'"},
     {"id_few", [](auto& f) { ids(f, "1 2 3"); }, probe_words(tiny, {"--input", "ids:ids.txt"}),
      "contains 3 ids"},
+    {"id_booleans",
+     [](auto& f) {
+         write_npy<std::uint8_t>(f / "ids.npy", "|b1", {8},
+                                 std::vector<std::uint8_t>{1, 1, 1, 1, 1, 1, 0, 0});
+     },
+     probe_words(tiny, {"--input", "ids:ids.npy"}), "holds booleans"},
     {"mask_all",
      [](auto& f) {
          mask(f, {0, 0, 0, 0, 0, 0, 0, 0});

@@ -433,6 +433,18 @@ TEST_F(TraceDoubts, ThePlacementIsFoundByWhatIsTheNormOfWhat) {
     }
 }
 
+TEST_F(TraceDoubts, AShareOfARowIsToldAsPeopleReadIt) {
+    std::vector<double> p(heads * tokens * tokens, 0.0), mask(tokens, 1.0);
+    for (Index row = 0; row < heads * tokens; ++row) p[std::size_t((row + 1) * tokens - 1)] = 1;
+    mask.back() = 0;  // of the token that all attend to
+    write({hidden("hidden_states.0", 0),
+           hidden("hidden_states.1", 1),
+           maps("attentions.0", p),
+           {"attention_mask", {tokens}, mask}});
+    EXPECT_THAT(one_line(probe().out),
+                HasSubstr("up to 100 % of a row is on tokens that the mask"));
+}
+
 TEST_F(TraceDoubts, AMaskUnderAnotherNameIsRefusedWhateverItsNumbers) {
     const double lowest = std::numeric_limits<float>::lowest(), inf = HUGE_VAL;
     const auto with_mask = [&](const std::string& name, std::vector<std::int64_t> shape,

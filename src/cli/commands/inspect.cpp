@@ -111,8 +111,8 @@ std::string as_text(const Quantised& found) {
     std::string text = fmt::format("{:.3f} bits per weight", found.bits);
     if (found.rounding > 0)
         text += fmt::format(
-            "; rounding moved a weight by at most {:.2g} % of what the values of its block span",
-            100 * found.rounding);
+            "; rounding moved a weight by at most {} of what the values of its block span",
+            as_percent(found.rounding));
     return text;
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <numeric>
 #include <vector>
 
@@ -138,6 +139,13 @@ std::string shell_word(std::string_view text) {
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,=+@%";
     if (!text.empty() && text.find_first_not_of(plain) == text.npos) return std::string(text);
     return fmt::format("'{}'", fmt::join(split(text, '\''), "'\\''"));
+}
+
+std::string as_percent(double share) {
+    constexpr double whole = 99.5;  // "{:.2g}" writes 1e+02 from here on
+    const double value = 100 * share;
+    return std::abs(value) < whole ? fmt::format("{:.2g} %", value)
+                                   : fmt::format("{:.0f} %", value);
 }
 
 std::string counted(std::size_t count, std::string_view noun) {

@@ -13,6 +13,7 @@
 #include "trace.hpp"
 #include "tsdiag/attention.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/text.hpp"
 
 namespace tsdiag {
 namespace {
@@ -49,11 +50,6 @@ double row_rounding(DType format, Index n) {
     if (format == DType::f32) return 16 * rounding_of(format);  // of the sum that divides a row
     if (format != DType::f16 && format != DType::bf16) return 0;
     return 2 * rounding_of(format) + double(n) * (format == DType::f16 ? 0x1p-24 : 0x1p-133);
-}
-
-/// "100", "35" or "0.02", of a share of 1.
-std::string percent(double share) {
-    return share < 0.1 ? fmt::format("{:.2g}", 100 * share) : fmt::format("{:.0f}", 100 * share);
 }
 
 /// What the entries of given matrices P say about them.
@@ -103,9 +99,9 @@ class Doubts {
         const Range& sums = seen_.rows;
         if (sums.within(seen_.allowed) && !seen_.negative)
             return out + fmt::format(
-                             "up to {} % of a row is on tokens that the mask hides: the mask "
+                             "up to {} of a row is on tokens that the mask hides: the mask "
                              "is inverted, or is not the model's",
-                             percent(seen_.hidden));
+                             as_percent(seen_.hidden));
         const double spread = sums.most - sums.least, middle = (sums.least + sums.most) / 2;
         const bool same = spread < seen_.allowed * std::abs(middle);
         out += same ? fmt::format("its rows sum to {:.4g}, expected 1", middle)
