@@ -128,6 +128,7 @@ int run_series(const ProbeOptions& probe, const std::string& out) {
             part = measured_part(options, place_of(member), digests[done.size()], series.name,
                                  member.step);
         }
+        set_path(*part, member.path);
         set_place(*part, series.name, member.step);
         if (!done.empty()) require_length(member, *part, series.members.front(), done.front());
         done.push_back(std::move(*part));

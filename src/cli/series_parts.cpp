@@ -55,10 +55,11 @@ std::vector<std::string> places(const CheckpointSeries& series) {
                                                                                         : folders;
 }
 
-/// `line` with CHECKPOINT for the place of its member, so that those of all members are equal.  A
-/// place without a slash may be an ordinary word, and counts as a folder only.
-std::string without_place(std::string line, const std::string& place) {
-    constexpr std::string_view stand_in = "CHECKPOINT", joins = "-_/.";
+/// `line` with `stand_in` for the place of its member: with CHECKPOINT those of all members are
+/// equal.  A place without a slash may be an ordinary word, and counts as a folder only.
+std::string without_place(std::string line, const std::string& place,
+                          std::string_view stand_in = "CHECKPOINT") {
+    constexpr std::string_view joins = "-_/.";
     const auto in_a_name = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
     const bool bare = place.find('/') == std::string::npos;
     for (std::size_t at = line.find(place); at != std::string::npos; at = line.find(place, at)) {
@@ -72,6 +73,18 @@ std::string without_place(std::string line, const std::string& place) {
         at = whole ? at + stand_in.size() : end;
     }
     return line;
+}
+
+/// Names in the lines of a part, which was measured where equal files lay, its place now.
+void move_lines(Json& holder, const std::string& from, const std::string& to) {
+    for (const char* key : {"recognised", "ignored", "defaults", "warnings"}) {
+        if (!holder[key].is_array()) continue;
+        Json::Array lines;
+        for (const Json& line : holder[key].array())
+            lines.emplace_back(line.is_string() ? Json(without_place(line.string(), from, to))
+                                                : line);
+        holder.set(key, std::move(lines));
+    }
 }
 
 /// A line, and the members that have it.
@@ -205,6 +218,22 @@ std::optional<SeriesPart> finished_part(const fs::path& from, const std::string&
     } catch (const Error&) {
         return std::nullopt;  // damaged: measure again
     }
+}
+
+void set_path(SeriesPart& part, const std::string& path) {
+    Json model = part.run["model"];
+    if (!model["argument"].is_string() || model["argument"].string() == path) return;
+    std::error_code failed;
+    const bool folder = fs::is_directory(path, failed);
+    const auto place = [&](fs::path one) {
+        if (!folder || !one.has_filename()) one = one.parent_path();
+        return one.string();
+    };
+    const std::string from = place(model["argument"].string()), to = place(path);
+    if (from.empty()) return;
+    move_lines(model, from, to);
+    move_lines(part.run, from, to);
+    part.run.set("model", std::move(model));
 }
 
 void set_place(SeriesPart& part, const std::string& model, Index step) {

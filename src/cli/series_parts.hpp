@@ -39,6 +39,8 @@ class CannotKeep : public Error {
 /// Measures one checkpoint and keeps its tables; throws `CannotKeep` where it cannot.
 SeriesPart measured_part(const RunOptions& options, const std::filesystem::path& to,
                          const std::string& digest, const std::string& model, Index step);
+/// Names the place of the checkpoint in the lines of a part that was measured in another folder.
+void set_path(SeriesPart& part, const std::string& path);
 void set_place(SeriesPart& part, const std::string& model, Index step);
 
 /// run.json of all: that of the last checkpoint, with the properties of the series.

@@ -279,6 +279,26 @@ TEST_F(ProbeSeries, TellsOfStepsThatContradictEachOtherAndOfFoldersWithoutAModel
     EXPECT_FALSE(rows_of(metrics("run.tsdiag"), "run,7,").empty());
 }
 
+TEST_F(ProbeSeries, TablesOfEqualFilesInAnotherFolderNameThePlaceOfTheseFiles) {
+    for (const char* step : {"1", "2"}) init(std::string("run/checkpoint-") + step, step);
+    ASSERT_EQ(probe({"-o", "out"}).code, 0);
+    const std::string first =
+        Json::parse(read_file(folder / "out/run.json"), "run.json")["model"]["recognised"].dump();
+    EXPECT_NE(first.find("configuration: CHECKPOINT/config.json"), std::string::npos) << first;
+    for (const char* step : {"1", "2"}) {
+        const std::string name = std::string("checkpoint-") + step;
+        fs::create_directories(folder / "other");
+        fs::rename(folder / ("run/" + name), folder / ("other/" + name));
+    }
+    const Finished moved =
+        tsdiag(folder, {"probe", "other", "--tokens", "8", "--samples", "3", "--probes",
+                        "t_sim,lambda2_abs,local_acc", "--no-report", "--force", "-o", "out"});
+    EXPECT_EQ(moved.code, 0) << moved.err;
+    EXPECT_NE(moved.out.find("2 reused from an earlier run"), std::string::npos) << moved.out;
+    const Json run = Json::parse(read_file(folder / "out/run.json"), "run.json");
+    EXPECT_EQ(run["model"]["recognised"].dump(), first);
+}
+
 TEST_F(ProbeSeries, MeasuresAllOnSamplesOfOneLength) {
     const std::string llama = "random:llama-7b,layers=1,d=8,heads=2,vocab=16,tokens=";
     init("run/checkpoint-100", "1", llama + "8");
