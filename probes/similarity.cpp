@@ -39,8 +39,8 @@ Estimate squared_norm_by_gram(const Tensor& x, double tolerance) {
         }
     };
     Estimate found = largest_singular_value({side, side, product, product}, tolerance);
-    for (double* one : {&found.value, found.low ? &*found.low : nullptr,
-                        found.high ? &*found.high : nullptr})
+    for (double* one :
+         {&found.value, found.low ? &*found.low : nullptr, found.high ? &*found.high : nullptr})
         if (one) *one = std::ldexp(*one, exponent);
     return found;
 }

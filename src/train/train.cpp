@@ -436,9 +436,10 @@ class Training {
     }
 
     /// The loss of a guess that knows how often each target occurs: the entropy of the targets of
-    /// the first samples, with the correction of Miller and Madow for their number.
+    /// the first samples, with the correction of Miller and Madow for their number.  0 where there
+    /// are too few of each to tell.
     double guess() const {
-        constexpr Index enough_samples = 512, enough_targets = 4096;
+        constexpr Index enough_samples = 512, enough_targets = 1 << 16, least_of_a_kind = 10;
         const Index most =
             data_->size() > 0 ? std::min(data_->size(), enough_samples) : enough_samples;
         std::map<Index, Index> counts;
@@ -450,6 +451,7 @@ class Training {
             for (const Index target : targets) ++counts[target], ++all;
         }
         const double kinds = double(counts.size());
+        if (all == 0 || double(all) < double(least_of_a_kind) * kinds) return 0;
         double entropy = (kinds - 1) / (2 * double(all));
         for (const auto& [target, count] : counts)
             entropy += double(count) / double(all) * std::log(double(all) / double(count));

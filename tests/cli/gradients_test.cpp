@@ -190,6 +190,10 @@ TEST(Gradients, ValuesOfAKeyThatComeBackTellSeriesApartIfTheyAreWords) {
     EXPECT_EQ(series("speed", [](int t) { return t % 3 ? "3.1 it/s" : "3.2 it/s"; }), 1u);
     EXPECT_EQ(series("batch", [](int t) { return t % 5; }), 1u);
     EXPECT_EQ(series("status", [](int t) { return t == 20 ? "overflow" : "ok"; }), 1u);
+    const auto now_and_then = [](int t) { return t * t % 31 < 8 ? "WARNING" : "INFO"; };
+    EXPECT_EQ(series("level", now_and_then), 1u);
+    EXPECT_EQ(series("network", now_and_then), 2u);
+    EXPECT_EQ(series("name", [](int) { return "gpt_max_grad_norm=1.0"; }), 1u);
 }
 
 TEST(Gradients, ALogThatWasPrintedIsSaidToBeOne) {

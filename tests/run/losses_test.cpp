@@ -123,8 +123,6 @@ TEST(Losses, LabelsAreDrawnOrRead) {
     options.samples = 2;
     options.loss = "classify:2";
     EXPECT_THAT(error_of(options), HasSubstr("has the label 2, expected 0 to 1"));
-    options.loss = "square";
-    EXPECT_THAT(error_of(options), HasSubstr("requires --loss classify"));
 }
 
 TEST(Losses, SayWhatTheyAreNot) {

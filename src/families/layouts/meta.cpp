@@ -164,12 +164,14 @@ bool is_meta(const Checkpoint& file) {
            file.has("layers.0.feed_forward.w1.weight");
 }
 
+constexpr const char* its_arguments = "its model_args";
+
 MetaModel::MetaModel(const Checkpoint& file, const DetectOptions& options)
     : renamed_(file), options_(options) {
     const Json& saved = file.metadata()["model_args"];  // of llama2.c
     if (options_.config.is_null() && saved.is_object()) {
         options_.config = saved;
-        options_.config_name = "its model_args";
+        options_.config_name = its_arguments;
     }
     if (!options_.config.is_object())
         throw UsageError(
@@ -179,8 +181,12 @@ MetaModel::MetaModel(const Checkpoint& file, const DetectOptions& options)
     if (options_.config["model_type"].is_null())
         options_.config = Arguments(file, Json(options_.config), options_.config_name).read();
     for (auto& [name, said] : options_.also_said) said = by_own_keys(said);
+    const bool of_arguments = options_.config_name == its_arguments;
     for (const auto& [name, said] : said_in(file.metadata()))
-        options_.also_said.emplace_back(name + " in the file", by_own_keys(*said));
+        // llama2.c goes on from a checkpoint by its model_args, whatever `config`, the settings of
+        // the training, says of the model.
+        if (!of_arguments || name != "config")
+            options_.also_said.emplace_back(name + " in the file", by_own_keys(*said));
     for (const std::string& name : file.names()) {
         std::string there = translated(name);
         if (there.empty())

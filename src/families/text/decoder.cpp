@@ -318,10 +318,11 @@ void set_windows(Reader& r, Index window, const std::function<bool(Index)>& slid
     for (std::size_t l = 0; l < blocks.size(); ++l) {
         const bool on = window > 0 && (obeys && !told && listed ? (*listed)[l] : slides(Index(l)));
         if (listed && (*listed)[l] != on)
-            r.refuse(fmt::format("layer_types says that layer {} {}, but {} disagrees", l,
+            r.refuse(fmt::format("layer_types says that layer {} {}, but {} disagrees{}", l,
                                  (*listed)[l] ? "has a sliding window" : "has full attention",
                                  told ? fmt::format("{} = {}", *by.begin(), r.value(by).dump())
-                                      : "sliding_window or the family"));
+                                      : "sliding_window or the family",
+                                 told ? "; leave one of the two out" : ""));
         if (on) blocks[l].attention.window = window;
     }
     if (window > 0) r.saw(fmt::format("sliding window of {} tokens", window));

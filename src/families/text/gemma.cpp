@@ -114,7 +114,7 @@ void read_gemma3(Reader& r) {
     const Index pattern = r.count({"sliding_window_pattern", "_sliding_window_pattern"}, 6);
     set_windows(r, r.count({"sliding_window"}, 4096),
                 [pattern](Index l) { return pattern > 0 && (l + 1) % pattern != 0; }, true,
-                {"sliding_window_pattern", "_sliding_window_pattern"});
+                {"sliding_window_pattern"});
     const double base = r.number({"rope_local_base_freq"}, 10000);
     if (!(base > 0)) r.refuse(fmt::format("rope_local_base_freq is {}", base));
     for (BlockSpec& b : r.spec.blocks)

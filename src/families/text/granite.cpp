@@ -115,7 +115,7 @@ void read_cohere2(Reader& r) {
     const Index pattern = r.count({"sliding_window_pattern", "_sliding_window_pattern"}, 4);
     set_windows(r, r.count({"sliding_window"}, 4096),
                 [pattern](Index l) { return pattern > 0 && (l + 1) % pattern != 0; }, true,
-                {"sliding_window_pattern", "_sliding_window_pattern"});
+                {"sliding_window_pattern"});
     for (BlockSpec& b : r.spec.blocks)
         if (b.attention.window == 0) b.attention.rotary.columns = 0;
 }

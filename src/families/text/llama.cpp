@@ -85,7 +85,8 @@ void read_qwen_windows(Reader& r) {
     const bool told = !r.value({"max_window_layers"}).is_null(),
                listed = !r.value({"layer_types"}).is_null();
     const Index first = window > 0 && (told || !listed) ? r.count({"max_window_layers"}, 28) : 0;
-    set_windows(r, window, [first](Index l) { return l >= first; }, true, {"max_window_layers"});
+    set_windows(
+        r, window, [first](Index l) { return l >= first; }, true);
 }
 
 /// Qwen2 has biases on q, k, v and no key for them.

@@ -59,8 +59,9 @@ void read_qwen_window(Reader& r) {
     const bool told = !r.value({"max_window_layers"}).is_null(),
                listed = !r.value({"layer_types"}).is_null();
     const Index first = on && (told || !listed) ? r.count({"max_window_layers"}, 28) : 0;
-    set_windows(r, on ? r.count({"sliding_window"}, 4096) : 0,
-                [first](Index l) { return l >= first; }, true, {"max_window_layers"});
+    set_windows(
+        r, on ? r.count({"sliding_window"}, 4096) : 0, [first](Index l) { return l >= first; },
+        true);
 }
 
 void read_mixtral(Reader& r) {

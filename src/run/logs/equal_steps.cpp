@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <iterator>
 #include <set>
@@ -333,20 +334,38 @@ bool is_word(const std::string& value) {
 /// The values of a key in successive numbers.
 struct Turns {
     std::map<std::uint32_t, Index> counts = {};
-    std::uint32_t last = 0;
+    std::vector<std::uint32_t> order = {};
     std::size_t found = 0, changes = 0;
 };
 
-/// The keys that all records have and of which a value returns behind another one: of words, before
-/// those of two values that take turns.
+/// Does a sequence repeat itself, at least twice?
+bool repeats(const std::vector<std::uint32_t>& order) {
+    constexpr std::size_t longest = 100;
+    for (std::size_t period = 2; period <= std::min(longest, order.size() / 2); ++period)
+        if (std::equal(order.begin() + std::ptrdiff_t(period), order.end(), order.begin()))
+            return true;
+    return false;
+}
+
+/// Keys by which those who write them tell series apart; others may tell of one training what
+/// happens in it now and then.
+bool names_a_part(std::string_view key) {
+    constexpr std::array<std::string_view, 10> known = {
+        "net",   "network", "optim", "optimizer", "optimiser",
+        "split", "subset",  "mode",  "phase",     "stage"};
+    return std::ranges::find(known, key) != known.end();
+}
+
+/// The keys that all records have and of which a value returns behind another one: words in turns
+/// or of a key for parts, before those of two values that take turns.
 std::vector<std::uint32_t> alternating(const Numbers& numbers, const RecordKeys& keys) {
     std::map<std::uint32_t, Turns> seen;
     for (const LoggedNumber& number : numbers)
         for (const RecordKeys::Entry& entry : keys.of(number.record)) {
             Turns& turns = seen[entry.key];
             if (turns.counts.size() > most_in_turn) continue;
-            turns.changes += turns.found++ > 0 && entry.value != turns.last;
-            turns.last = entry.value;
+            turns.changes += turns.found++ > 0 && entry.value != turns.order.back();
+            turns.order.push_back(entry.value);
             ++turns.counts[entry.value];
         }
     std::vector<std::uint32_t> words, others;
@@ -357,7 +376,7 @@ std::vector<std::uint32_t> alternating(const Numbers& numbers, const RecordKeys&
         const bool of_words = std::ranges::all_of(counts, [&, at = key](const auto& one) {
             return is_word(keys.value({at, one.first}));
         });
-        if (of_words)
+        if (of_words && (names_a_part(keys.name(key)) || repeats(turns.order)))
             words.push_back(key);
         else if (counts.size() == 2 && turns.changes + 1 == numbers.size())
             others.push_back(key);

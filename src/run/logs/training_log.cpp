@@ -35,7 +35,7 @@ struct Printed {
         const std::size_t next = line.find_first_not_of(blanks, 1);
         const char second = next == line.npos ? ' ' : line[next];
         dictionary = line[0] == '{' && second == '\'';
-        const bool json = line[0] == '"' || (line[0] == '{' && !dictionary) ||
+        const bool json = line[0] == '"' || line[0] == ',' || (line[0] == '{' && !dictionary) ||
                           (line[0] == '[' && std::string_view("{[\"").find(second) != line.npos);
         using namespace std::regex_constants;
         static const std::regex norm(
@@ -48,10 +48,25 @@ struct Printed {
     }
 };
 
+/// The header of a table, whose rows may hold such words: a name of a run, an option.
+bool is_header(std::string_view line) {
+    bool told = false, separated = false;
+    while (!line.empty()) {
+        const std::size_t end = std::min(line.find_first_of(",;\t\r"), line.size());
+        const std::string name(line.substr(0, end));
+        told = told || step_rank(name) > 0 || names_gradient_norm(name);
+        separated = separated || end < line.size();
+        line.remove_prefix(std::min(end + 1, line.size()));
+    }
+    return told && separated;
+}
+
 /// Throws `FormatError` for a log that was printed.  A header may have a number in a name: words
 /// count in the second line that has such.
 void refuse_printed(const fs::path& file, std::string_view head) {
     constexpr Index lines = 200;
+    const std::string_view first = head.substr(0, std::min(head.find('\n'), head.size()));
+    if (is_header(first) && !Printed(first).words) return;
     Index with_words = 0;
     for (Index number = 1; number <= lines && !head.empty(); ++number) {
         const std::size_t end = std::min(head.find('\n'), head.size());

@@ -79,7 +79,11 @@ std::vector<SeriesMember> given_steps(const std::string& path, const Json& metad
         if (found) all.push_back(std::move(*found));
     };
     add(step_in(metadata, fs::is_directory(path) ? "its file" : "the file"));
-    if (fs::is_directory(path) || has_unnumbered_name(path)) add(step_beside(path));
+    if (fs::is_directory(path) || has_unnumbered_name(path)) try {
+            add(step_beside(path));
+        } catch (const FormatError&) {
+            if (all.empty()) throw;  // else the step is known
+        }
     // model.safetensors has no number; its directory may have one
     add(step_in_file_name(has_unnumbered_name(named) ? fs::absolute(named).parent_path() : named));
     return all;

@@ -186,9 +186,16 @@ std::string other_dump(const Checkpoint& file) {
     for (const Sign& sign : wholes)
         if (std::ranges::all_of(names, [&](const std::string& name) { return has(name, sign); }))
             return std::string(sign.what) + std::string(merge);
-    for (const Sign& sign : signs)
+    const bool attends = std::ranges::any_of(names, [](const std::string& name) {
+        return name.find("attn") != std::string::npos ||
+               name.find("attention") != std::string::npos;
+    });
+    for (const Sign& sign : signs) {
+        // Layers of a hybrid, or behind a transformer.
+        if (attends && (sign.what == state_space || sign.what == recurrent)) continue;
         if (std::ranges::any_of(names, [&](const std::string& name) { return has(name, sign); }))
             return std::string(sign.what);
+    }
     for (const std::string& name : names)
         if (const auto inner = inner_array(name))
             return fmt::format(
