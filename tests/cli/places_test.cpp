@@ -228,12 +228,13 @@ TEST_F(Places, EveryOptionThatNamesAFileProtectsIt) {
         const std::string help = run({words.front(), "--help"}).out;
         for (std::sregex_iterator at(help.begin(), help.end(), named), end; at != end; ++at) {
             const std::string option = (*at)[1];
-            if (option == "--data") continue;          // given already, or not taken
-            if (option == "--preprocessor") continue;  // needs pictures, which are read before
+            if (option == "--data") continue;  // given already, or not taken
             // `figure` writes a folder for each.
             const std::string read = words.front() == "figure" ? "box/devil.fig2b/x" : "box/x";
             static const std::map<std::string, Words> with_what = {
-                {"--tokenizer", {"--text", "a"}}, {"--labels", {"--loss", "classify"}}};
+                {"--tokenizer", {"--text", "a"}},
+                {"--preprocessor", {"--images", test_data() + "/pictures"}},
+                {"--labels", {"--loss", "classify"}}};
             Words all = with(words, {option, (option == "--input" ? "ids:" : "") + read, "--force",
                                      "-o", "box"});
             if (const auto found = with_what.find(option); found != with_what.end())

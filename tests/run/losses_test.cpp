@@ -44,6 +44,7 @@ RunOptions with_loss(const std::string& loss) {
 
 std::string error_of(const RunOptions& options) {
     try {
+        require_well_formed(options);
         Made made(options);
     } catch (const UsageError& error) {
         return error.what();
@@ -123,6 +124,8 @@ TEST(Losses, LabelsAreDrawnOrRead) {
     options.samples = 2;
     options.loss = "classify:2";
     EXPECT_THAT(error_of(options), HasSubstr("has the label 2, expected 0 to 1"));
+    options.loss = "square";
+    EXPECT_THAT(error_of(options), HasSubstr("requires --loss classify"));
 }
 
 TEST(Losses, SayWhatTheyAreNot) {
