@@ -78,8 +78,9 @@ struct SettledSeries {
 ///  - else the keys that are constant from one return of the steps to the next, or that occur with
 ///    the first step in each of their values, tell several series apart; text does so also where
 ///    the training was resumed;
-///  - else keys that all records have tell several series apart where their words return behind
-///    others, or two numbers take turns, as of two networks trained in turn, whatever the steps;
+///  - else keys that all records have tell several series apart, whatever the steps: those whose
+///    words repeat in one order, or return behind others under a key such as `network` or `split`,
+///    and those of which two numbers take turns;
 ///  - else there is a refusal in the one series that is returned.
 ///
 /// Cost: O(n log n) for n numbers, a return of the steps (at most 100 are tried) and a key.
