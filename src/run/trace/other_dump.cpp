@@ -156,11 +156,17 @@ bool are_outputs(const Checkpoint& file) {
            });
 }
 
-/// Most of its matrices are kernels, and none is of an attention.
+/// Is a name one of an attention?
+bool attends(const std::vector<std::string>& names) {
+    return std::ranges::any_of(names, [](const std::string& name) {
+        return name.find("attn") != name.npos || name.find("attention") != name.npos;
+    });
+}
+
+/// Are most of its matrices kernels?
 bool convolves(const Checkpoint& file) {
     Index matrices = 0, kernels = 0;
     for (const std::string& name : file.names()) {
-        if (name.find("attn") != name.npos || name.find("attention") != name.npos) return false;
         const std::size_t rank = file.tensor(name).shape.size();
         if (!name.ends_with(".weight") || rank < 2) continue;
         ++matrices;
@@ -186,13 +192,10 @@ std::string other_dump(const Checkpoint& file) {
     for (const Sign& sign : wholes)
         if (std::ranges::all_of(names, [&](const std::string& name) { return has(name, sign); }))
             return std::string(sign.what) + std::string(merge);
-    const bool attends = std::ranges::any_of(names, [](const std::string& name) {
-        return name.find("attn") != std::string::npos ||
-               name.find("attention") != std::string::npos;
-    });
+    const bool has_maps = attends(names);
     for (const Sign& sign : signs) {
         // Layers of a hybrid, or behind a transformer.
-        if (attends && (sign.what == state_space || sign.what == recurrent)) continue;
+        if (has_maps && (sign.what == state_space || sign.what == recurrent)) continue;
         if (std::ranges::any_of(names, [&](const std::string& name) { return has(name, sign); }))
             return std::string(sign.what);
     }
@@ -225,7 +228,7 @@ std::string other_dump(const Checkpoint& file) {
                             [&](const auto& name) { return file.tensor(name).count() == 0; }))
         return "holds empty tensors alone, as ZeRO-3 leaves them on each rank; gather them first "
                "(zero_to_fp32.py)";
-    return convolves(file) ? std::string(convolutional) : std::string();
+    return !has_maps && convolves(file) ? std::string(convolutional) : std::string();
 }
 
 }  // namespace tsdiag
