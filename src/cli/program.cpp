@@ -54,6 +54,13 @@ std::size_t own_words(const CommandEntry& entry, const CLI::App& app,
     return std::min(at, words.size());
 }
 
+/// The parser would take the next word for the value.
+void refuse_empty_values(const std::vector<std::string>& words) {
+    for (const std::string& word : words)
+        if (word.starts_with("--") && word.find('=') + 1 == word.size())
+            throw UsageError(fmt::format("{} expected a value behind '='.", word));
+}
+
 /// What exists of that which the options of a command name to be read.
 std::vector<std::filesystem::path> inputs_of(const CLI::App& app) {
     constexpr std::string_view kinds[] = {"MODEL", "DIR",    "FILE", "FILE.npy",
@@ -132,13 +139,6 @@ const Program::Added* Program::added(std::string_view name) const {
 void Program::show(std::string text) {
     text_ = std::make_unique<Print>(std::move(text));
     chosen_ = text_.get();
-}
-
-/// The parser would take the next word for the value.
-void refuse_empty_values(const std::vector<std::string>& words) {
-    for (const std::string& word : words)
-        if (word.starts_with("--") && word.find('=') + 1 == word.size())
-            throw UsageError(fmt::format("{} expected a value behind '='.", word));
 }
 
 void Program::parse(const std::vector<std::string>& words) {
