@@ -93,12 +93,14 @@ set(libraries_reports fmt zlib)
 set(libraries_gpu Eigen fmt)
 set(libraries_mpi mpi)
 # Subfolders: one includes its own headers and its folder's, and those of the subfolders named here.
-set(rooms src/core/linalg src/families/text src/families/vision src/families/layouts src/families/gguf)
+set(rooms src/core/linalg src/families/text src/families/vision src/families/layouts src/families/gguf
+    src/experiments/poly)
 set(rooms_src/core/linalg tensor)
 set(rooms_src/families/text engine)
 set(rooms_src/families/vision engine)
 set(rooms_src/families/layouts engine)
 set(rooms_src/families/gguf engine layouts)
+set(rooms_src/experiments/poly devil)
 
 set(broken "")
 set(read 0)

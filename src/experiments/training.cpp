@@ -150,6 +150,15 @@ RunResult trained(const ExperimentSetting& setting, std::span<const Trained> mod
     return result;
 }
 
+Comparison over_base(const Numbers& numbers, const std::string& model, const std::string& base,
+                     double sign, std::string says, double margin) {
+    return compare(fmt::format("final_test_loss, seed by seed: {} over {}{}",
+                               sign > 0 ? model : base, sign > 0 ? base : model, less(margin)),
+                   std::move(says), std::nullopt,
+                   scaled(numbers.at(model, "test_loss_excess", "", -1), sign, -margin),
+                   Comparison::Kind::order);
+}
+
 void add_diverged(Findings& found, const Numbers& numbers, const std::string& model) {
     const Number share = numbers.at(model, "diverged", "", -1);
     if (!share.value || *share.value == 0) return;

@@ -55,6 +55,10 @@ std::uint64_t seed_of(const ExperimentSetting& setting, Index trial);
 TrainOptions train_options(const ExperimentSetting& setting, std::string model,
                            const std::string& data);
 
+/// "model over base" by test_loss_excess, by more than `margin`; `sign` -1: "base over model".
+Comparison over_base(const Numbers& numbers, const std::string& model, const std::string& base,
+                     double sign, std::string says, double margin = 0);
+
 /// A note of the runs that diverged: they have no final numbers, so means are of the others alone.
 void add_diverged(Findings& found, const Numbers& numbers, const std::string& model);
 

@@ -1,4 +1,4 @@
-#include "experiments/descent.hpp"
+#include "experiments/poly/descent.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -5,7 +5,7 @@
 #include <map>
 #include <numbers>
 
-#include "experiments/equations.hpp"
+#include "experiments/poly/equations.hpp"
 #include "support/near.hpp"
 #include "tsdiag/backend.hpp"
 #include "tsdiag/error.hpp"

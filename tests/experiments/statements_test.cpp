@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "experiments/moments.hpp"
+#include "experiments/poly/moments.hpp"
 #include "support/near.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/experiment.hpp"

@@ -3,7 +3,7 @@
 #include <array>
 #include <cmath>
 
-#include "devil_training.hpp"
+#include "recipe.hpp"
 #include "tsdiag/series.hpp"
 
 /// [DEVIL] Table 2: how gradients vary in training.

@@ -7,8 +7,8 @@
 
 #include "descent.hpp"
 #include "equations.hpp"
-#include "poly_training.hpp"
 #include "tsdiag/error.hpp"
+#include "vit.hpp"
 
 /// [POLY] Table 6: PINNsformer with a polynomial for its softmax.
 namespace tsdiag::experiment_list::poly_table6 {

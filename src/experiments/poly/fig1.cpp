@@ -4,8 +4,8 @@
 #include <array>
 #include <cmath>
 
-#include "poly_training.hpp"
 #include "tsdiag/error.hpp"
+#include "vit.hpp"
 
 /// [POLY] Figure 1: the scale of a cubic attention against the number of tokens.
 namespace tsdiag::experiment_list::poly_fig1 {

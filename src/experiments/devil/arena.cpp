@@ -1,4 +1,4 @@
-#include "devil_arena.hpp"
+#include "arena.hpp"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <filesystem>
 
-#include "devil_training.hpp"
+#include "recipe.hpp"
 #include "tsdiag/backend.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/families.hpp"

@@ -2,8 +2,7 @@
 
 #include <array>
 
-#include "devil_training.hpp"
-#include "tse_training.hpp"
+#include "courses.hpp"
 
 /// [TSE] Figure 7: deep Transformer-XL in training.
 namespace tsdiag::experiment_list::tse_fig7 {

@@ -1,4 +1,4 @@
-#include "devil_training.hpp"
+#include "recipe.hpp"
 
 #include <fmt/format.h>
 
@@ -51,15 +51,6 @@ TrainOptions devil_recipe(const ExperimentSetting& setting, std::string_view fam
     options.schedule.warmup = setting.count("warmup");
     options.adam = {.beta1 = 0.9, .beta2 = 0.98, .eps = 1e-6, .decay = 0.01};
     return options;
-}
-
-Comparison over_base(const Numbers& numbers, const std::string& model, const std::string& base,
-                     double sign, std::string says, double margin) {
-    return compare(fmt::format("final_test_loss, seed by seed: {} over {}{}",
-                               sign > 0 ? model : base, sign > 0 ? base : model, less(margin)),
-                   std::move(says), std::nullopt,
-                   scaled(numbers.at(model, "test_loss_excess", "", -1), sign, -margin),
-                   Comparison::Kind::order);
 }
 
 std::string language_model(const ExperimentSetting& setting, std::string_view label, bool causal) {

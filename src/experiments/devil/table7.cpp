@@ -7,7 +7,7 @@
 #include <string_view>
 #include <tuple>
 
-#include "devil_arena.hpp"
+#include "arena.hpp"
 #include "tsdiag/error.hpp"
 
 /// [DEVIL] Table 7: speed and memory of a step against the length of the input.

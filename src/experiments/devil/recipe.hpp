@@ -52,9 +52,6 @@ TrainOptions devil_options(const ExperimentSetting& setting, std::string_view fa
 TrainOptions devil_recipe(const ExperimentSetting& setting, std::string_view family,
                           const std::string& more);
 
-/// "model over base" by test_loss_excess, by more than `margin`; `sign` -1: "base over model".
-Comparison over_base(const Numbers& numbers, const std::string& model, const std::string& base,
-                     double sign, std::string says, double margin = 0);
 /// Whether a model consists of gated attention units: FLASH, or FLASH-quad, which is `gau`.
 bool is_gated_unit(std::string_view keys);
 /// Of an encoder of so many layers, in its place: twice as many.  [DEVIL] 5.1

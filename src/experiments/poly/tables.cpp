@@ -5,8 +5,8 @@
 #include <cmath>
 #include <tuple>
 
-#include "poly_training.hpp"
 #include "tsdiag/error.hpp"
+#include "vit.hpp"
 
 /// [POLY] Tables 2 and 5: powers and scales of attention in vision transformers.
 namespace tsdiag::experiment_list::poly_tables {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <tuple>
 
-#include "poly_training.hpp"
+#include "vit.hpp"
 
 /// [POLY] Figures 2, 3, 6, 7 and Table 1: norms of attention in the training of a small ViT.
 namespace tsdiag::experiment_list::poly_fig2 {

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <limits>
 
-#include "devil_training.hpp"
+#include "recipe.hpp"
 #include "tsdiag/error.hpp"
 
 /// [DEVIL] Table 5: models trained on masked text, then on the tasks of GLUE.

@@ -5,9 +5,9 @@
 #include <array>
 #include <cmath>
 
-#include "devil_arena.hpp"
-#include "poly_training.hpp"
+#include "devil/arena.hpp"
 #include "tsdiag/error.hpp"
+#include "vit.hpp"
 
 /// [POLY] Table 4: Nystromformer with a polynomial for its softmax.
 namespace tsdiag::experiment_list::poly_table4 {

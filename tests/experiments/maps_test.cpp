@@ -1,4 +1,4 @@
-#include "experiments/poly_maps.hpp"
+#include "experiments/poly/maps.hpp"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 #include <array>
 #include <cmath>
 
-#include "devil_training.hpp"
+#include "recipe.hpp"
 
 /// [DEVIL] Table 1: linear attention without normalisation.
 namespace tsdiag::experiment_list::devil_table1 {

@@ -1,4 +1,4 @@
-#include "poly_maps.hpp"
+#include "maps.hpp"
 
 #include <cmath>
 

@@ -1,4 +1,4 @@
-#include "poly_training.hpp"
+#include "vit.hpp"
 
 #include <fmt/format.h>
 

@@ -4,8 +4,8 @@
 #include <array>
 #include <iterator>
 
-#include "devil_arena.hpp"
-#include "devil_training.hpp"
+#include "arena.hpp"
+#include "recipe.hpp"
 
 /// [DEVIL] Table 6: fifteen models on the Long-Range Arena.
 namespace tsdiag::experiment_list::devil_table6 {

@@ -4,7 +4,7 @@
 #include <array>
 #include <iterator>
 
-#include "devil_arena.hpp"
+#include "arena.hpp"
 #include "tsdiag/error.hpp"
 
 /// [DEVIL] Figure 1: speed, memory and score on the Long-Range Arena.

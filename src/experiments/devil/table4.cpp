@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 
-#include "devil_training.hpp"
+#include "recipe.hpp"
 
 /// [DEVIL] Table 4: eight autoregressive language models.
 namespace tsdiag::experiment_list::devil_table4 {

@@ -4,9 +4,9 @@
 #include <array>
 #include <cmath>
 
-#include "poly_maps.hpp"
-#include "poly_training.hpp"
+#include "maps.hpp"
 #include "tsdiag/error.hpp"
+#include "vit.hpp"
 
 /// [POLY] Figures 4 and 5: what trained heads attend to.
 namespace tsdiag::experiment_list::poly_fig4 {

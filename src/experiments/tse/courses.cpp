@@ -1,4 +1,4 @@
-#include "tse_training.hpp"
+#include "courses.hpp"
 
 #include <fmt/format.h>
 

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "tse_training.hpp"
+#include "courses.hpp"
 
 /// [TSE] Figure 6: deep vision transformers in training.
 namespace tsdiag::experiment_list::tse_fig6 {

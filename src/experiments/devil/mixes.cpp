@@ -4,7 +4,7 @@
 #include <array>
 #include <map>
 
-#include "devil_training.hpp"
+#include "recipe.hpp"
 #include "tsdiag/error.hpp"
 
 /// [DEVIL] Tables 3 and 8 to 12: which attention in which layer.
