@@ -37,8 +37,8 @@ namespace tsdiag {
     X(poly_fig4, poly_fig4)             \
     X(poly_table4, poly_table4)         \
     X(poly_table6, poly_table6)         \
-    X(tse_fig6, tse_fig6)               \
-    X(tse_fig7, tse_fig7)               \
+    X(tse_courses, tse_fig6)            \
+    X(tse_courses, tse_fig7)            \
     X(law_lambda2, law_lambda2)         \
     X(law_saturation, law_saturation)   \
     X(tse_deescalation, law_phase)
