@@ -217,11 +217,6 @@ double branch_gain(std::string_view var_v, double d, double heads, bool out_proj
     return d * variance * (out_proj ? 1.0 / 3 : 1.0);
 }
 
-double branch_gain(const ExperimentSetting& setting) {
-    return branch_gain(setting.text("var_v"), setting.number("d"), setting.number("heads"),
-                       setting.text("out_proj") == "1");
-}
-
 Value saturation_depth(const Table& trial, Index layers) {
     const double target = std::log(99.0);
     std::optional<double> before;

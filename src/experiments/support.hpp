@@ -1,13 +1,11 @@
 #pragma once
-#include <algorithm>
-#include <array>
 #include <functional>
 #include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "tsdiag/experiment.hpp"
+#include "keys.hpp"
 
 /// Shared by the experiments: models, runs, and reading numbers back from a table.
 namespace tsdiag::experiment_list {
@@ -85,52 +83,6 @@ std::string in_words(const std::vector<Plot>& panels);
 RunResult together(const ExperimentSetting& setting, std::span<const RunOptions> runs,
                    bool curves_only = false);
 
-/// Lists of keys, one after the other.
-template <std::size_t... Counts>
-constexpr std::array<ExperimentKey, (Counts + ...)> joined(
-    const std::array<ExperimentKey, Counts>&... lists) {
-    std::array<ExperimentKey, (Counts + ...)> out = {};
-    auto at = out.begin();
-    ((at = std::ranges::copy(lists, at).out), ...);
-    return out;
-}
-
-// Keys that several experiments have.
-constexpr ExperimentKey key_layers(std::string_view quick, std::string_view paper) {
-    return {"layers", "3", quick, paper, "blocks"};
-}
-constexpr ExperimentKey key_trials(std::string_view quick, std::string_view paper) {
-    return {"trials", "2", quick, paper, "independent draws"};
-}
-constexpr ExperimentKey key_tokens{.name = "tokens",
-                                   .tiny = "8",
-                                   .quick = "64",
-                                   .paper = "64",
-                                   .description = "tokens n",
-                                   .least = 2};
-constexpr ExperimentKey key_d{"d", "16", "512", "512", "width"};
-constexpr ExperimentKey key_heads{"heads", "2", "8", "8", "heads, a divisor of d"};
-constexpr ExperimentKey key_ffn{"ffn", "32", "2048", "2048",
-                                "inner width of the feed-forward step"};
-constexpr ExperimentKey key_var_v{
-    .name = "var_v",
-    .tiny = "1/d",
-    .quick = "1/d",
-    .paper = "1/d",
-    .description = "variance of W_V: the paper's text says h/d, its figures need 1/d",
-    .words = "1/d h/d xavier torch",
-    .whole = false,
-    .least = 1e-12,
-    .most = 1e6};
-constexpr ExperimentKey key_out_proj{
-    .name = "out_proj",
-    .tiny = "0",
-    .quick = "0",
-    .paper = "0",
-    .description = "1: an output projection with PyTorch's default",
-    .words = "0 1",
-    .numbers = false};
-
 /// random:KIND with the sizes of the setting; `more`: ",key=value...".
 std::string encoder(const ExperimentSetting& setting, std::string_view kind,
                     const std::string& more = "");
@@ -139,7 +91,6 @@ RunOptions options_of(const ExperimentSetting& setting, std::string model,
                       std::vector<std::string> probes);
 /// a2 = alpha^2 d Var(W_V) of an encoder, with an output projection a third of it.
 double branch_gain(std::string_view var_v, double d, double heads, bool out_proj);
-double branch_gain(const ExperimentSetting& setting);
 
 /// Blocks until t_sim / t_div reaches 99, by interpolation of its logarithm: metric `depth_99` of
 /// the model, from t_sim and t_div at `in` of the first layer and `out` of all.

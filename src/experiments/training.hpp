@@ -66,40 +66,4 @@ void add_diverged(Findings& found, const Numbers& numbers, const std::string& mo
 std::map<double, Number> curve_of(const Table& table, const std::string& model,
                                   const std::string& curve, Index layer = -1);
 
-constexpr ExperimentKey key_steps(std::string_view quick, std::string_view paper) {
-    return {.name = "steps",
-            .tiny = "12",
-            .quick = quick,
-            .paper = paper,
-            .description = "updates",
-            .least = 10,
-            .most = 1e7};
-}
-constexpr ExperimentKey key_batch(std::string_view quick, std::string_view paper) {
-    return {"batch", "2", quick, paper, "samples per update"};
-}
-constexpr ExperimentKey key_dropout(std::string_view tiny) {
-    return {.name = "dropout",
-            .tiny = tiny,
-            .quick = "0",
-            .paper = "0.1",
-            .description = "of the embedding and of each branch",
-            .whole = false,
-            .least = 0,
-            .most = 0.9};
-}
-constexpr ExperimentKey key_rate(
-    std::string_view quick, std::string_view paper,
-    std::string_view description = "greatest learning rate: warm-up over a tenth, then a cosine",
-    std::string_view name = "rate") {
-    return {.name = name,
-            .tiny = quick,
-            .quick = quick,
-            .paper = paper,
-            .description = description,
-            .whole = false,
-            .least = 1e-8,
-            .most = 1};
-}
-
 }  // namespace tsdiag::experiment_list

@@ -74,8 +74,8 @@ struct StepCosts {
 };
 StepCosts step_costs(const ExperimentSetting& setting, const std::string& model, Index tokens);
 
-constexpr ExperimentKey key_arena_layers{"layers", "2", "2", "2", "blocks"};
-constexpr ExperimentKey key_arena_heads{"heads", "2", "2", "2", "heads, a divisor of d"};
+constexpr ExperimentKey key_arena_layers = key_layers("2", "2", "2");
+constexpr ExperimentKey key_arena_heads = key_heads("2", "2", "2");
 constexpr ExperimentKey key_arena_d(std::string_view quick) {
     return {"d", "8", quick, "64", "width"};
 }

@@ -15,8 +15,8 @@ constexpr ExperimentKey key_warmup(std::string_view quick, std::string_view desc
             .least = 0,
             .most = 1e7};
 }
-constexpr ExperimentKey key_devil_d{"d", "8", "64", "768", "width"};
-constexpr ExperimentKey key_devil_heads{"heads", "2", "4", "12", "heads, a divisor of d"};
+constexpr ExperimentKey key_devil_d = key_d("8", "64", "768");
+constexpr ExperimentKey key_devil_heads = key_heads("2", "4", "12");
 constexpr ExperimentKey key_devil_tokens(std::string_view tiny, double least,
                                          std::string_view description = "tokens n") {
     return {.name = "tokens",
@@ -34,6 +34,8 @@ constexpr ExperimentKey key_few_tokens{.name = "tokens",
                                        .description = "tokens n",
                                        .least = 8,
                                        .most = 4096};
+constexpr ExperimentKey key_block{"block", "4", "8", "64",
+                                  "tokens of a block of TransNormer and of a group of FLASH"};
 constexpr ExperimentKey key_loss{
     .name = "loss",
     .tiny = "mlm",

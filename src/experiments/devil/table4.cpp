@@ -41,12 +41,11 @@ constexpr std::array keys{
                   .least = 1,
                   .most = 1e7},
     key_dropout("0"),
-    ExperimentKey{"layers", "2", "2", "6", "blocks"},
-    ExperimentKey{"d", "8", "32", "512", "width"},
-    ExperimentKey{"heads", "2", "2", "8", "heads, a divisor of d"},
+    key_layers("2", "2", "6"),
+    key_d("8", "32", "512"),
+    key_heads("2", "2", "8"),
     key_few_tokens,
-    ExperimentKey{"block", "4", "8", "64",
-                  "tokens of a block of TransNormer and of a group of FLASH"},
+    key_block,
     key_trials("4", "4")};
 
 RunResult measure(const ExperimentSetting& setting) {

@@ -13,14 +13,14 @@ namespace tsdiag::experiment_list::poly_fig4 {
 namespace {
 
 constexpr std::array keys{
-    key_few_steps("100", "93835"),
+    key_few_steps("2", "100", "93835"),
     key_few_samples("16", "4096"),
     key_rate("1e-3", "3e-3", "greatest learning rate: linear warm-up, then a cosine"),
-    ExperimentKey{"layers", "2", "3", "12", "blocks"},
-    ExperimentKey{"d", "8", "32", "768", "width"},
-    ExperimentKey{"heads", "2", "4", "12", "heads, a divisor of d"},
-    ExperimentKey{"image", "8", "16", "224", "pixels of a side"},
-    ExperimentKey{"patch", "4", "2", "16", "pixels of a patch"},
+    key_layers("2", "3", "12"),
+    key_d("8", "32", "768"),
+    key_heads("2", "4", "12"),
+    key_image("8", "16", "224"),
+    key_patch("4", "2", "16"),
     key_classes("10", "1000"),
     ExperimentKey{.name = "early",
                   .tiny = "0",
@@ -42,7 +42,7 @@ constexpr std::array keys{
                   .list = true,
                   .least = 0},
     ExperimentKey{"samples", "4", "128", "128", "held-out images over which a map is averaged"},
-    key_few_trials("5")};
+    key_trials("5", "5")};
 
 constexpr PolyActivation cube{3, PolyActivation::Scale::dynamic}, usual{};
 

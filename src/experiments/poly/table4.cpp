@@ -51,14 +51,14 @@ constexpr std::array keys{
             "updates of the warm-up, by task", 0, 1e7),
     key_rate("3e-3", "1e-4", "greatest learning rate: linear warm-up, then a linear fall to 0"),
     key_dropout("0"),
-    ExperimentKey{"layers", "1", "2", "2", "blocks"},
-    ExperimentKey{"d", "8", "32", "64", "width"},
+    key_layers("1", "2", "2"),
+    key_d("8", "32", "64"),
     key_arena_heads,
-    ExperimentKey{"ffn", "16", "64", "128", "inner width of the feed-forward step"},
+    key_ffn("16", "64", "128"),
     ExperimentKey{"landmarks", "4", "8", "64", "m, a divisor of n"},
     key_classes("2", "10"),
     ExperimentKey{"test", "16", "128", "2000", "held-out samples at the end"},
-    key_few_trials("3")};
+    key_trials("3", "5")};
 
 using enum PolyActivation::Scale;
 

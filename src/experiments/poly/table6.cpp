@@ -63,8 +63,8 @@ constexpr std::array keys{
                   "n of the scale 1/sqrt(n): the paper says \"the input sequence length is 51\", "
                   "which is the published code's `points`; its attention sees `sequence` tokens"},
     ExperimentKey{"layers", "1", "1", "1", "of the encoder, and of the decoder"},
-    ExperimentKey{"d", "4", "8", "32", "width"},
-    ExperimentKey{"heads", "2", "2", "2", "heads, a divisor of d"},
+    key_d("4", "8", "32"),
+    key_heads("2", "2", "2"),
     ExperimentKey{"ffn", "4", "16", "256", "inner width of the feed-forward steps"},
     ExperimentKey{"hidden", "4", "32", "512", "width of the two layers before u"},
     ExperimentKey{.name = "iterations",
@@ -74,7 +74,7 @@ constexpr std::array keys{
                   .description = "of L-BFGS: 500 steps of PyTorch's, each of 20",
                   .most = 1e7},
     ExperimentKey{"history", "100", "100", "100", "pairs that L-BFGS keeps"},
-    key_few_trials("3")};
+    key_trials("3", "5")};
 
 using enum PolyActivation::Scale;
 

@@ -75,7 +75,7 @@ constexpr ExperimentKey vision_stages{.name = "stages",
                                       .most = 4};
 constexpr ExperimentKey vision_classes = key_classes("10", "1000");
 
-constexpr std::array table2_keys{key_few_steps("100", "375342"),
+constexpr std::array table2_keys{key_few_steps("2", "100", "375342"),
                                  vision_batch,
                                  vision_rate,
                                  vision_layers,
@@ -87,8 +87,8 @@ constexpr std::array table2_keys{key_few_steps("100", "375342"),
                                  vision_classes,
                                  key_powers("3", "3"),
                                  key_models("xcit,swin", "vit,deit,swin"),
-                                 key_few_trials("5")};
-constexpr std::array table5_keys{key_few_steps("70", "375342"),
+                                 key_trials("5", "5")};
+constexpr std::array table5_keys{key_few_steps("2", "70", "375342"),
                                  vision_batch,
                                  vision_rate,
                                  vision_layers,
@@ -100,7 +100,7 @@ constexpr std::array table5_keys{key_few_steps("70", "375342"),
                                  vision_classes,
                                  key_powers("3,6", "1,2,3,4,5,6"),
                                  key_models("vit", "deit"),
-                                 key_few_trials("3")};
+                                 key_trials("3", "5")};
 
 /// A model with the recipe of its paper.
 struct Vision {

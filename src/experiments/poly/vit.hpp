@@ -8,9 +8,9 @@
 /// Shared by the trainings of [POLY]: a small ViT with a polynomial in place of the softmax.
 namespace tsdiag::experiment_list {
 
-constexpr ExperimentKey key_image{"image", "8", "16", "64", "pixels of a side"};
-constexpr ExperimentKey key_vit_d{"d", "8", "48", "192", "width"};
-constexpr ExperimentKey key_vit_heads{"heads", "2", "3", "3", "heads, a divisor of d"};
+constexpr ExperimentKey key_vit_image = key_image("8", "16", "64");
+constexpr ExperimentKey key_vit_d = key_d("8", "48", "192");
+constexpr ExperimentKey key_vit_heads = key_heads("2", "3", "3");
 constexpr ExperimentKey key_classes(std::string_view quick, std::string_view paper) {
     return {.name = "classes",
             .tiny = "2",
@@ -19,23 +19,6 @@ constexpr ExperimentKey key_classes(std::string_view quick, std::string_view pap
             .description = "directions of the gratings",
             .least = 2,
             .most = 1000};
-}
-
-/// Updates, batch and seeds where many models are trained.
-constexpr ExperimentKey key_few_steps(std::string_view quick, std::string_view paper) {
-    return {.name = "steps",
-            .tiny = "2",
-            .quick = quick,
-            .paper = paper,
-            .description = "updates",
-            .least = 1,
-            .most = 1e7};
-}
-constexpr ExperimentKey key_few_samples(std::string_view quick, std::string_view paper) {
-    return {"batch", "1", quick, paper, "samples per update"};
-}
-constexpr ExperimentKey key_few_trials(std::string_view quick) {
-    return {"trials", "2", quick, "5", "independent draws"};
 }
 
 /// An activation of attention in the tables: softmax, or x^p without a scale, with 1/sqrt(N), or

@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 
-#include "support.hpp"
+#include "encoder.hpp"
 
 /// [TSE] Figure 5: the de-escalation step (21), and the phase diagram of its strength.
 namespace tsdiag::experiment_list::tse_deescalation {
@@ -22,39 +22,20 @@ constexpr ExperimentKey key_tau(std::string_view tiny, std::string_view quick,
             .least = 0,
             .most = 1};
 }
-constexpr ExperimentKey small_d{"d", "16", "256", "512", "width"};
-constexpr ExperimentKey small_heads{"heads", "2", "4", "8", "heads, a divisor of d"};
-constexpr ExperimentKey small_ffn{"ffn", "32", "1024", "2048",
-                                  "inner width of the feed-forward step"};
-
-constexpr std::array keys5{key_layers("40", "40"),
-                           key_tokens,
-                           key_d,
-                           key_heads,
-                           key_ffn,
-                           key_var_v,
-                           key_out_proj,
-                           key_tau("0.5,1", "0.1,0.5,1", "0.1,0.5,1"),
-                           key_trials("4", "20")};
-constexpr std::array phase_keys{
-    key_layers("30", "40"),
-    key_tokens,
-    small_d,
-    small_heads,
-    small_ffn,
-    key_var_v,
-    key_out_proj,
-    key_tau("0,0.5,1", "0,0.1,0.2,0.25,0.3,0.35,0.4,0.5,0.6,0.8,1",
-            "0,0.05,0.1,0.15,0.2,0.25,0.3,0.35,0.4,0.45,0.5,0.6,0.7,0.8,0.9,1"),
-    key_trials("4", "10")};
+constexpr auto keys5 =
+    encoder_keys(full_sizes, key_layers("3", "40", "40"),
+                 key_tau("0.5,1", "0.1,0.5,1", "0.1,0.5,1"), key_trials("4", "20"));
+constexpr auto phase_keys =
+    encoder_keys(half_sizes, key_layers("3", "30", "40"),
+                 key_tau("0,0.5,1", "0,0.1,0.2,0.25,0.3,0.35,0.4,0.5,0.6,0.8,1",
+                         "0,0.05,0.1,0.15,0.2,0.25,0.3,0.35,0.4,0.45,0.5,0.6,0.7,0.8,0.9,1"),
+                 key_trials("4", "10"));
 
 /// The steps of a block that change similarity; `deesc` is the one that reduces it.
 constexpr std::array growing = {"attn", "norm1", "ffn", "norm2"};
 
 std::string model_of(const ExperimentSetting& setting, const std::string& tau) {
-    return encoder(setting, "post-norm",
-                   fmt::format(",var_v={}{},deesc={}", setting.text("var_v"),
-                               setting.text("out_proj") == "1" ? ",out_proj=1" : "", tau));
+    return drawn_encoder(setting, "post-norm", ",deesc=" + tau);
 }
 
 /// tau* of each block: where (1 - tau)^2 times the product of xi1/xi2 over its steps is 1.

@@ -10,7 +10,7 @@ namespace tsdiag::experiment_list::tse_fig1 {
 namespace {
 
 constexpr std::array keys{
-    ExperimentKey{"layers", "4", "100", "100", "blocks"},
+    key_layers("4", "100", "100"),
     ExperimentKey{.name = "tokens",
                   .tiny = "8",
                   .quick = "32",

@@ -4,21 +4,14 @@
 #include <array>
 #include <cmath>
 
-#include "support.hpp"
+#include "encoder.hpp"
 
 /// [TSE] Figure 4: pre-norm encoders at initialisation.
 namespace tsdiag::experiment_list::tse_fig4 {
 namespace {
 
-constexpr std::array keys{
-    key_layers("50", "50"), key_tokens,           key_d, key_heads, key_ffn, key_var_v,
-    key_out_proj,           key_trials("4", "20")};
+constexpr auto keys = encoder_keys(full_sizes, key_layers("3", "50", "50"), key_trials("4", "20"));
 
-std::string model_of(const ExperimentSetting& setting, const char* kind) {
-    return encoder(setting, kind,
-                   fmt::format(",var_v={}{}", setting.text("var_v"),
-                               setting.text("out_proj") == "1" ? ",out_proj=1" : ""));
-}
 constexpr const char *pre = "pre-norm", *post = "post-norm";
 
 /// For each trial: the least growth factor of |X|_F over a block, and the least increase of t_sim.
@@ -40,9 +33,9 @@ void derive(const Table& trial, Index layers, Sink& out) {
 }
 
 RunResult measure(const ExperimentSetting& setting) {
-    std::vector<RunOptions> runs = {
-        options_of(setting, model_of(setting, pre), {"t_sim", "t_div", "fro", "xi_ratio", "r"}),
-        options_of(setting, model_of(setting, post), {"t_sim"})};
+    std::vector<RunOptions> runs = {options_of(setting, drawn_encoder(setting, pre),
+                                               {"t_sim", "t_div", "fro", "xi_ratio", "r"}),
+                                    options_of(setting, drawn_encoder(setting, post), {"t_sim"})};
     runs.front().derive = [layers = setting.count("layers")](const Table& trial, Sink& out) {
         derive(trial, layers, out);
     };
@@ -73,7 +66,7 @@ Figure figure_of(const Numbers& numbers, const std::string& model, const std::st
 Findings find(const Table& table, const ExperimentSetting& setting) {
     using Kind = Comparison::Kind;
     const Numbers numbers(table);
-    const std::string model = model_of(setting, pre), other = model_of(setting, post);
+    const std::string model = drawn_encoder(setting, pre), other = drawn_encoder(setting, post);
     const Index last = setting.count("layers") - 1;
     const double unit = std::sqrt(setting.number("tokens") * setting.number("d"));
     Findings found{.figures = {figure_of(numbers, model, other)}};

@@ -4,24 +4,16 @@
 #include <array>
 #include <cmath>
 
-#include "support.hpp"
+#include "encoder.hpp"
 
 /// [TSE] Figures 2 and 3: rates of escalation and their estimates, post-norm.
 namespace tsdiag::experiment_list::tse_rates {
 namespace {
 
-constexpr std::array keys2{
-    key_layers("20", "20"), key_tokens, key_d, key_heads, key_ffn, key_var_v, key_out_proj,
-    key_trials("20", "50")};
-constexpr std::array keys3{
-    key_layers("20", "20"),   key_tokens, key_d, key_heads, key_ffn, key_var_v, key_out_proj,
-    key_trials("100", "1000")};
-
-std::string model_of(const ExperimentSetting& setting) {
-    return encoder(setting, "post-norm",
-                   fmt::format(",var_v={}{}", setting.text("var_v"),
-                               setting.text("out_proj") == "1" ? ",out_proj=1" : ""));
-}
+constexpr auto keys2 =
+    encoder_keys(full_sizes, key_layers("3", "20", "20"), key_trials("20", "50"));
+constexpr auto keys3 =
+    encoder_keys(full_sizes, key_layers("3", "20", "20"), key_trials("100", "1000"));
 
 /// The value of a trial at a place, if defined.
 std::optional<double> value_at(const Table& trial, const Place& at, const char* metric) {
@@ -67,7 +59,7 @@ void derive(const Table& trial, Index layers, Sink& out) {
 
 RunResult measure_with(const ExperimentSetting& setting, std::vector<std::string> probes,
                        std::string redraw) {
-    RunOptions run = options_of(setting, model_of(setting), std::move(probes));
+    RunOptions run = options_of(setting, drawn_encoder(setting, "post-norm"), std::move(probes));
     run.redraw = std::move(redraw);
     run.derive = [layers = setting.count("layers")](const Table& trial, Sink& out) {
         derive(trial, layers, out);
@@ -222,7 +214,7 @@ std::vector<Figure> figures2(const Numbers& numbers, const std::string& model, d
 
 Findings find2(const Table& table, const ExperimentSetting& setting) {
     const Numbers numbers(table);
-    const std::string model = model_of(setting);
+    const std::string model = drawn_encoder(setting, "post-norm");
     const Index last = setting.count("layers") - 1;
     Findings found{.figures = figures2(numbers, model, branch_gain(setting))};
     std::vector<Comparison>& all = found.comparisons;
@@ -290,7 +282,7 @@ void add_estimates(std::vector<Comparison>& all, const Numbers& numbers, const s
 
 Findings find3(const Table& table, const ExperimentSetting& setting) {
     const Numbers numbers(table);
-    const std::string model = model_of(setting);
+    const std::string model = drawn_encoder(setting, "post-norm");
     Findings found;
     Plot ratio{
         .title = "xi1/xi2 - 1 and its estimates", .x = blocks, .y = {.title = "xi1/xi2 - 1"}};
