@@ -258,14 +258,16 @@ enum class Holds { never, sometimes, always };
 struct AttentionFacts {
     Holds row_stochastic = Holds::never;
     Holds negative_entries = Holds::never;
-    Holds factors = Holds::never;  ///< P, or its lower triangle, is left * right^T
+    Holds factors = Holds::never;  ///< P, or its lower triangle, is left * right^T; takes no bias
     Holds blocks = Holds::never;   ///< block-diagonal
     Holds slope = Holds::always;   ///< rows are a function of logits with a derivative
-    bool causal = true;            ///< supports a causal mask
-    bool window = true;            ///< supports a sliding window
-    bool channels = false;         ///< P may be over channels (AttentionSpec::channels)
-    bool memory = false;           ///< supports keys of a memory, where it is causal
-    bool windows = false;          ///< supports windows of a grid (AttentionSpec::windows)
+    std::string_view never_causal = {};  ///< why it supports no causal mask; empty: it does
+    bool window = true;                  ///< supports a sliding window
+    bool channels = false;               ///< P may be over channels (AttentionSpec::channels)
+    bool memory = false;                 ///< supports keys of a memory, where it is causal
+    bool windows = false;                ///< supports windows of a grid (AttentionSpec::windows)
+
+    bool causal() const { return never_causal.empty(); }
 };
 /// "rows sum to 1; no negative entry; ...", one clause per fact.
 std::string describe(const AttentionFacts& facts);

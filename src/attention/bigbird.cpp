@@ -161,7 +161,7 @@ const AttentionEntry bigbird = {
     .facts = {.row_stochastic = Holds::always},
     .make = [](AttentionInput in) {
         const Options options(bigbird, in.options);
-        require_fit(in);
+        admit(bigbird, in);
         ScoreRule rule;
         rule.row_stochastic = true;
         rule.plain_logits = !options.is("choice", "first");

@@ -61,7 +61,7 @@ const AttentionEntry bucketed = {
     .facts = {.row_stochastic = Holds::always},
     .make = [](AttentionInput in) -> std::unique_ptr<AttentionOperator> {
         const Options options(bucketed, in.options);
-        require_fit(in);
+        admit(bucketed, in);
         const Index buckets = options.count("buckets"), longest = options.count("longest");
         if (longest <= buckets / (in.causal ? 2 : 4))
             throw UsageError(fmt::format(

@@ -49,9 +49,7 @@ const AttentionEntry cosformer = {
               .window = false},
     .make = [](AttentionInput in) {
         const Options options(cosformer, in.options);
-        require_fit(in);
-        refuse_window(cosformer, in);
-        refuse_bias(cosformer, in);
+        admit(cosformer, in);
         const double last = in.position.empty() ? 0 : in.position.back() + 1;
         const double length = std::max(double(in.q.rows()), last);
         return factored_attention(

@@ -46,7 +46,7 @@ std::string describe(const AttentionFacts& facts) {
     say(choose(facts.blocks, "block-diagonal", "may be block-diagonal", ""));
     say(choose(facts.slope, "", "the Jacobian with respect to the logits may be undefined",
                "no Jacobian with respect to the logits"));
-    say(facts.causal ? "causal or not" : "never causal");
+    say(facts.causal() ? "causal or not" : "never causal");
     say(facts.window ? "sliding window or not" : "no sliding window");
     say(facts.channels ? "over tokens or channels" : "");
     say(facts.windows ? "in windows of a grid or not" : "");

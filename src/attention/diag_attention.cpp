@@ -88,7 +88,7 @@ const AttentionEntry diag_attention = {
         const bool softmax = options.is("activation", "softmax");
         Index zeros = 0, from = 0;
         if (softmax && !input.causal && options.is("padded", "1")) {
-            require_fit(input);
+            admit(diag_attention, input);
             if (input.window > 0)
                 throw UsageError(
                     "attention 'diag_attention': padded=1 has no meaning with a sliding window; "

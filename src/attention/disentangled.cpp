@@ -115,7 +115,7 @@ const AttentionEntry disentangled = {
     .facts = {.row_stochastic = Holds::always},
     .make = [](AttentionInput in) -> std::unique_ptr<AttentionOperator> {
         const Options options(disentangled, in.options);
-        require_fit(in);
+        admit(disentangled, in);
         const Index longest = options.count("longest");
         const auto buckets = options.number("buckets");
         if (buckets && double(longest) < *buckets)

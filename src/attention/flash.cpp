@@ -70,8 +70,7 @@ const AttentionEntry flash = {
     .unscaled = true,
     .remark = remark_on_group,
     .make = [](AttentionInput input) {
-        refuse_window(flash, input);
-        require_fit(input);
+        admit(flash, input);
         const Options options(flash, input.options);
         const Index g = group_of(options, input.q.rows());
         const double share = 1 / double(g), far = input.causal ? share : 1 / double(input.q.rows());

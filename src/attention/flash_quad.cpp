@@ -30,7 +30,7 @@ const AttentionEntry flash_quad = {
     .learned = learned_bucket_bias,
     .unscaled = true,
     .make = [](AttentionInput input) {
-        require_fit(input);
+        admit(flash_quad, input);
         const Options options(flash_quad, input.options);
         const double share = 1 / double(input.q.rows());
         const double width = options.number("width").value_or(double(input.q.cols()));

@@ -130,8 +130,7 @@ const AttentionEntry informer = {
     .facts = {.row_stochastic = Holds::sometimes, .window = false},
     .make = [](AttentionInput in) {
         const Options options(informer, in.options);
-        require_fit(in);
-        refuse_window(informer, in);
+        admit(informer, in);
         const Index n = in.q.rows(), u = how_many(options, n);
         const bool mean = options.is("lazy", "mean");
         const double divisor = double(options.is("divisor", "n") ? n : u);

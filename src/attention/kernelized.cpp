@@ -11,7 +11,7 @@ const AttentionEntry kernelized = {
     .facts = {.slope = Holds::never},
     .make = [](AttentionInput in) {
         check_options(kernelized, in.options);
-        require_fit(in);
+        admit(kernelized, in);
         move_to_first_key(kernelized, in);
         in.q = as_queries(in.q);
         in.k = as_keys(in.k);

@@ -28,9 +28,7 @@ const AttentionEntry linear = {
               .window = false},
     .make = [](AttentionInput in) {
         const Options options(linear, in.options);
-        require_fit(in);
-        refuse_window(linear, in);
-        refuse_bias(linear, in);
+        admit(linear, in);
         const std::string& phi = options.text("map");
         return factored_attention(linear, feature_map(phi, in.q), feature_map(phi, in.k), in.causal,
                                   {.divide = true, .nonnegative = phi != "elu"});

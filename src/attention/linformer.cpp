@@ -104,15 +104,12 @@ const AttentionEntry linformer = {
     .facts = {.negative_entries = Holds::sometimes,
               .factors = Holds::always,
               .slope = Holds::never,
-              .causal = false,
+              .never_causal = "tokens are mixed before the softmax",
               .window = false},
     .learned = learned_projections,
     .make = [](AttentionInput in) {
         const Options options(linformer, in.options);
-        require_fit(in);
-        refuse_causal(linformer, in, "tokens are mixed before the softmax");
-        refuse_window(linformer, in);
-        refuse_bias(linformer, in);
+        admit(linformer, in);
         const Index own = in.k.batch() / in.samples;
         const Index heads = options.is("per_head", "1") ? own : 1;
         const auto of_all = [&](const Tensor& one) {  // (h', n, k)

@@ -26,9 +26,7 @@ const AttentionEntry norm_attention = {
     .output_norm = "rms",
     .make = [](AttentionInput in) {
         const Options options(norm_attention, in.options);
-        require_fit(in);
-        refuse_window(norm_attention, in);
-        refuse_bias(norm_attention, in);
+        admit(norm_attention, in);
         const std::string& phi = options.text("map");
         return factored_attention(norm_attention, feature_map(phi, in.q), feature_map(phi, in.k),
                                   in.causal, {.nonnegative = phi != "elu"});

@@ -180,7 +180,7 @@ const AttentionEntry nystrom = {
               .negative_entries = Holds::sometimes,
               .factors = Holds::sometimes,
               .slope = Holds::sometimes,
-              .causal = false,
+              .never_causal = "a landmark is a mean that includes later tokens",
               .window = false},
     .token_multiple =
         [](const AttentionOptions& given) {
@@ -195,10 +195,7 @@ const AttentionEntry nystrom = {
         },
     .make = [](AttentionInput in) -> std::unique_ptr<AttentionOperator> {
         const Options options(nystrom, in.options);
-        require_fit(in);
-        refuse_causal(nystrom, in, "a landmark is a mean that includes later tokens");
-        refuse_window(nystrom, in);
-        refuse_bias(nystrom, in);
+        admit(nystrom, in);
         const Index n = in.q.rows();
         const Index m = options.is("landmarks", "n") ? n : options.count("landmarks");
         if (m > n || n % m != 0)

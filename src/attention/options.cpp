@@ -93,16 +93,15 @@ void require_fit(const AttentionInput& in, Memory memory) {
             "attention: a window of {} positions; expected 0 (no window) or more", in.window));
 }
 
-void refuse_causal(const AttentionEntry& entry, const AttentionInput& in, std::string_view why) {
-    if (in.causal)
-        throw UsageError(fmt::format("attention '{}' cannot be causal: {}", entry.name, why));
-}
-void refuse_window(const AttentionEntry& entry, const AttentionInput& in) {
-    if (in.window > 0)
+void admit(const AttentionEntry& entry, const AttentionInput& in) {
+    const AttentionFacts& facts = entry.facts;
+    require_fit(in, facts.memory ? Memory::allowed : Memory::refused);
+    if (in.causal && !facts.causal())
+        throw UsageError(
+            fmt::format("attention '{}' cannot be causal: {}", entry.name, facts.never_causal));
+    if (in.window > 0 && !facts.window)
         throw UsageError(fmt::format("attention '{}' has no sliding window; omit it", entry.name));
-}
-void refuse_bias(const AttentionEntry& entry, const AttentionInput& in) {
-    if (in.bias.defined())
+    if (in.bias.defined() && facts.factors != Holds::never)
         throw UsageError(fmt::format("attention '{}' has no logits to add a bias to", entry.name));
 }
 

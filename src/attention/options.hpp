@@ -28,9 +28,7 @@ Tensor for_every_sample(const Tensor& by_head, const AttentionInput& input);
 enum class Memory { refused, allowed };
 /// Throws `ShapeError` or `UsageError` where q, k, bias and positions do not fit together.
 void require_fit(const AttentionInput& input, Memory memory = Memory::refused);
-/// Throw `UsageError` where `input` asks for something the variant does not support.
-void refuse_causal(const AttentionEntry& entry, const AttentionInput& input, std::string_view why);
-void refuse_window(const AttentionEntry& entry, const AttentionInput& input);
-void refuse_bias(const AttentionEntry& entry, const AttentionInput& input);
+/// `require_fit`, and `UsageError` where `input` asks for what the variant's facts exclude.
+void admit(const AttentionEntry& entry, const AttentionInput& input);
 
 }  // namespace tsdiag::variants

@@ -112,9 +112,7 @@ const AttentionEntry performer = {
     .facts = {.row_stochastic = Holds::sometimes, .factors = Holds::always, .window = false},
     .make = [](AttentionInput in) {
         const Options options(performer, in.options);
-        require_fit(in);
-        refuse_window(performer, in);
-        refuse_bias(performer, in);
+        admit(performer, in);
         if (!(in.scale > 0))
             throw UsageError("attention 'performer': the scale of the logits is not positive");
         const Projection f = projection(options, in);

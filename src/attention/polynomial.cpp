@@ -21,7 +21,7 @@ const AttentionEntry polynomial = {
                   const LearnedFor& model) { return learned_scale(polynomial, given, model); },
     .make =
         [](AttentionInput input) {
-            require_fit(input);
+            admit(polynomial, input);
             const Options options(polynomial, input.options);
             const Tensor c = power_scale(polynomial, options, input);
             ScoreRule rule;

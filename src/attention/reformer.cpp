@@ -302,8 +302,7 @@ const AttentionEntry reformer = {
     .facts = {.row_stochastic = Holds::always, .slope = Holds::never, .window = false},
     .make = [](AttentionInput in) {
         const Options options(reformer, in.options);
-        require_fit(in);
-        refuse_window(reformer, in);
+        admit(reformer, in);
         in.k = normalised(in.q, options.is("keys", "unit"));
         Hashing made{.heads = {},
                      .chunk = options.count("chunk"),

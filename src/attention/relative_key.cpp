@@ -36,7 +36,7 @@ const AttentionEntry relative_key = {
     .facts = {.row_stochastic = Holds::always},
     .make = [](AttentionInput in) -> std::unique_ptr<AttentionOperator> {
         const Options options(relative_key, in.options);
-        require_fit(in);
+        admit(relative_key, in);
         const Index w = in.q.cols(), n = in.k.rows();
         const Index farthest = std::llround(position(in, n - 1) - position(in, 0));
         Tensor table = parameter(in, "distance");

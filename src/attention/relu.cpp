@@ -20,7 +20,7 @@ const AttentionEntry relu = {
     .source = "[RELU]",
     .options = relu_options,
     .make = [](AttentionInput input) {
-        require_fit(input);
+        admit(relu, input);
         const Options options(relu, input.options);
         const double c = options.is("scale", "none") ? 1 : 1 / double(input.q.rows());
         ScoreRule rule;

@@ -97,14 +97,11 @@ const AttentionEntry skyformer = {
     .facts = {.negative_entries = Holds::sometimes,
               .factors = Holds::always,
               .slope = Holds::never,
-              .causal = false,
+              .never_causal = "a landmark may be a later token",
               .window = false},
     .make = [](AttentionInput in) {
         const Options options(skyformer, in.options);
-        require_fit(in);
-        refuse_causal(skyformer, in, "a landmark may be a later token");
-        refuse_window(skyformer, in);
-        refuse_bias(skyformer, in);
+        admit(skyformer, in);
         move_to_first_key(skyformer, in);
         const Tensor q = in.q, k = repeat_batches(in.k, in.q.batch() / in.k.batch());
         const Tensor l = rows_of_each_head(concat_rows({q, k}), drawn_rows(options, in));

@@ -290,8 +290,7 @@ const AttentionEntry transformer_ls = {
     .learned = learned_projection,
     .make = [](AttentionInput in) -> std::unique_ptr<AttentionOperator> {
         const Options options(transformer_ls, in.options);
-        require_fit(in);
-        refuse_window(transformer_ls, in);
+        admit(transformer_ls, in);
         return std::make_unique<LongShort>(std::move(in), options);
     }};
 

@@ -172,7 +172,7 @@ const AttentionEntry transformer_xl = {
     .facts = {.row_stochastic = Holds::always, .memory = true},
     .make = [](AttentionInput in) -> std::unique_ptr<AttentionOperator> {
         const Options options(transformer_xl, in.options);
-        require_fit(in, Memory::allowed);
+        admit(transformer_xl, in);
         ScoreRule rule;
         rule.terms = PositionLogits(in, options);
         rule.memory = Memory::allowed;

@@ -14,7 +14,7 @@ std::vector<Setting> differentiated_settings() {
     for (const Case& variant : cases())
         for (bool causal : {false, true}) {
             const AttentionFacts& facts = variant.entry->facts;
-            if (causal && !facts.causal) continue;
+            if (causal && !facts.causal()) continue;
             all.push_back({variant, Type::f64, causal});
             if (!variant.is_default()) continue;
             all.push_back({variant, Type::f64, causal, 0, heads / 2});

@@ -19,7 +19,7 @@ std::vector<Setting> settings(bool only_f64) {
     for (const Case& variant : cases())
         for (bool causal : {false, true}) {
             const AttentionFacts& facts = variant.entry->facts;
-            if (causal && !facts.causal) continue;
+            if (causal && !facts.causal()) continue;
             all.push_back({variant, Type::f64, causal});
             if (!variant.is_default() || only_f64) continue;
             all.push_back({variant, Type::f32, causal});
@@ -353,7 +353,7 @@ TEST_P(EveryAttention, RefusesWhatDoesNotFit) {
 
 TEST_P(EveryAttention, RefusesWhatItCannotDo) {
     AttentionInput in = input();
-    if (!facts().causal) {
+    if (!facts().causal()) {
         in.causal = true;
         EXPECT_THROW(make(in), UsageError);
         in.causal = false;

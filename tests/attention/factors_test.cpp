@@ -76,7 +76,7 @@ TEST(Factors, AreLeftAsideWhereTheyAreNotSmall) {
 
 TEST(Factors, OfACausalHeadGiveItsDiagonal) {
     for (const Variant& v : variants) {
-        if (!attention(v.name).facts.causal) continue;
+        if (!attention(v.name).facts.causal()) continue;
         const auto op = drawn_operator(v.name, v.options, 64, Type::f64, true);
         const RowStatistics s = row_statistics(op->rows(0, 64));
         for (Index k = 0; k < 2; ++k) {
@@ -124,7 +124,7 @@ TEST(Factors, OfALongSampleCostLinearTime) {
 
 TEST(Factors, OfACausalHeadGiveItsCentredNorm) {
     for (const Variant& v : variants) {
-        if (!attention(v.name).facts.causal) continue;
+        if (!attention(v.name).facts.causal()) continue;
         for (const Type type : {Type::f32, Type::f64}) {
             const auto op = drawn_operator(v.name, v.options, 70, type, true);
             const std::vector<Estimate> found =

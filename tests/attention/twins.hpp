@@ -50,7 +50,7 @@ template <class Twin>
 void expect_twin(const char* name, const AttentionInput& like, Twin twin) {
     for (const bool causal : {false, true}) {
         AttentionInput in = like;
-        in.causal = causal && attention(name).facts.causal;
+        in.causal = causal && attention(name).facts.causal();
         const auto op = attention(name).make(in);
         for (Index k = 0; k < heads; ++k)
             EXPECT_TENSOR_NEAR(op->matrix().batch_range(k, 1), twin(in, k).a, rounding(200))

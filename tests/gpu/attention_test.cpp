@@ -24,7 +24,7 @@ void expect_near(const std::vector<T>& found, const std::vector<T>& expected,
 TEST_F(EveryAttentionThere, HasTheRowsOfTheCpu) {
     for (const Case& variant : cases())
         for (const bool causal : {false, true}) {
-            if (causal && !variant.entry->facts.causal) continue;
+            if (causal && !variant.entry->facts.causal()) continue;
             const Index n = std::min<Index>(variant.n, 19), block = 7;
             AttentionInput in = drawn_input(2, n, 6, Type::f64, 17);
             in.causal = causal;

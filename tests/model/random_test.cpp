@@ -377,7 +377,7 @@ TEST(CausalAttention, OfGatedUnitsSeesNoLaterToken) {
 /// in the released code.
 TEST(CausalAttention, SeesNoLaterToken) {
     for (const AttentionEntry* entry : attentions()) {
-        if (!entry->facts.causal || entry->name == "performer") continue;
+        if (!entry->facts.causal() || entry->name == "performer") continue;
         SCOPED_TRACE(entry->name);
         const Model model = random(
             fmt::format("pre-norm,causal=1,layers=1,d=16,heads=2,ffn=24,attention={}", entry->name),

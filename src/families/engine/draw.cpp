@@ -106,7 +106,7 @@ void read_attentions(KeyReader& keys, Sizes& s) {
         layer.options.insert(layer.preset.begin(), layer.preset.end());
         check_options(entry, layer.options);
         if (said) layer.output_norm = output_norm_named(*said);
-        if (s.causal && !entry.facts.causal)
+        if (s.causal && !entry.facts.causal())
             keys.refuse(fmt::format("attention={} cannot be causal", layer.variant));
     };
     for (LayerAttention& layer : s.attentions) {
