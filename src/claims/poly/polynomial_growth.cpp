@@ -66,7 +66,8 @@ Growth growth_of(const Check& how, const Statement& s, Norm measured, int p,
             }};
 }
 
-std::vector<Reading> check_growth(const Check& how, const Statement& s) {
+template <const Statement& s>
+std::vector<Reading> check_growth(const Check& how) {
     std::vector<Reading> readings;
     for (const int p : {1, 2, 3})
         readings.push_back(examine_growth(growth_of(how, s, s.elementwise, p, "elementwise"), how));
@@ -76,7 +77,8 @@ std::vector<Reading> check_growth(const Check& how, const Statement& s) {
 }
 
 /// X with equal rows: every entry of the logits is equal, and so is its gradient by Q.
-Attained attain_growth(const Statement& s) {
+template <const Statement& s>
+Attained attain_growth() {
     const Matrix x{{1.0, 2, -1, 0.5}};
     const auto at = [&](Index N) {
         const Matrix rows = x.replicate(N, 1);
@@ -96,7 +98,8 @@ Reading with_growing_entries(const Check& how, const Statement& s, Norm measured
     return control(broken, "entries of X of deviation sqrt(N)", how);
 }
 
-std::vector<Reading> violate_growth(const Check& how, const Statement& s) {
+template <const Statement& s>
+std::vector<Reading> violate_growth(const Check& how) {
     std::vector<Reading> controls;
     for (const int p : {1, 2, 3})
         controls.push_back(with_growing_entries(
@@ -134,7 +137,7 @@ Growth theta(const Check& how, const Statement& s) {
 }
 
 std::vector<Reading> check_scaled_norm(const Check& how) {
-    std::vector<Reading> readings = check_growth(how, scaled_norm);
+    std::vector<Reading> readings = check_growth<scaled_norm>(how);
     for (const Statement* s : {&from_both_sides, &divided_by_N})
         readings.push_back(examine_growth(theta(how, *s), how));
     readings.push_back(examine_growth(softmax_growth(how, [](Index) { return 1.0; }), how));
@@ -143,7 +146,7 @@ std::vector<Reading> check_scaled_norm(const Check& how) {
 
 /// With logits that grow with N each row attends to one token in the limit.
 std::vector<Reading> violate_scaled_norm(const Check& how) {
-    std::vector<Reading> controls = violate_growth(how, scaled_norm);
+    std::vector<Reading> controls = violate_growth<scaled_norm>(how);
     for (const Statement* s : {&from_both_sides, &divided_by_N})
         controls.push_back(with_growing_entries(how, *s, elementwise_norm, 2, theta(how, *s)));
     controls.push_back(control(softmax_growth(how, [](Index N) { return double(N); }),
@@ -162,13 +165,13 @@ Growth spectral_growth(const Check& how) {
 }
 
 std::vector<Reading> check_gradient_growth(const Check& how) {
-    std::vector<Reading> readings = check_growth(how, plain_gradient);
+    std::vector<Reading> readings = check_growth<plain_gradient>(how);
     readings.push_back(examine_growth(spectral_growth(how), how));
     return readings;
 }
 
 std::vector<Reading> violate_gradient_growth(const Check& how) {
-    std::vector<Reading> controls = violate_growth(how, plain_gradient);
+    std::vector<Reading> controls = violate_growth<plain_gradient>(how);
     controls.push_back(with_growing_entries(how, plain_gradient, elementwise_gradient_spectral_norm,
                                             2, spectral_growth(how)));
     return controls;
@@ -182,106 +185,85 @@ constexpr std::string_view gradient_assumptions =
     "mean 0; D and d fixed; no norm is named, the Frobenius norm of the N^2 x D d matrix unless a "
     "reading says otherwise";
 
+/// `claim` with what all of them have: the case that attains `s`, and the controls of its readings
+/// unless it has more.
+template <const Statement& s>
+constexpr Claim claim_of(Claim claim) {
+    claim.hypotheses = {&normal_entries};
+    claim.d = 16;
+    claim.heads = 2;
+    claim.trials = 80;
+    claim.chance = true;
+    claim.tight = attain_growth<s>;
+    if (!claim.violate) claim.violate = violate_growth<s>;
+    return claim;
+}
+
 }  // namespace
 
-extern const Claim poly_thm42 = {
-    .name = "poly.thm4.2",
-    .statement =
-        "The p-th power of the logits grows at most linearly with the number of tokens: "
-        "E |(X Q K^T X^T / sqrt(d))^p|_F = O(N), in two readings: entry by entry, and as "
-        "a power of the matrix.",
-    .words = "E|(X Q K^T X^T/sqrt(d))^p|_F <= O(N) (8)",
-    .source = "[POLY] Thm 4.2, (8)",
-    .assumes = assumptions,
-    .hypotheses = {&normal_entries},
-    .sharp = "Entry by entry Theta(N) for every p; as a matrix power N^p.",
-    .d = 16,
-    .heads = 2,
-    .trials = 80,
-    .chance = true,
-    .check = [](const Check& how) { return check_growth(how, plain_norm); },
-    .tight = [] { return attain_growth(plain_norm); },
-    .violate = [](const Check& how) { return violate_growth(how, plain_norm); }};
+extern const Claim poly_thm42 = claim_of<plain_norm>(
+    {.name = "poly.thm4.2",
+     .statement = "The p-th power of the logits grows at most linearly with the number of tokens: "
+                  "E |(X Q K^T X^T / sqrt(d))^p|_F = O(N), in two readings: entry by entry, and as "
+                  "a power of the matrix.",
+     .words = "E|(X Q K^T X^T/sqrt(d))^p|_F <= O(N) (8)",
+     .source = "[POLY] Thm 4.2, (8)",
+     .assumes = assumptions,
+     .sharp = "Entry by entry Theta(N) for every p; as a matrix power N^p.",
+     .check = check_growth<plain_norm>});
 
-extern const Claim poly_cor43 = {
-    .name = "poly.cor4.3",
-    .statement =
-        "Divided by sqrt(N), the p-th power of the logits grows as the bound of softmax attention "
-        "does: E |(X Q K^T X^T / sqrt(d))^p / sqrt(N)|_F = O(sqrt(N)), in two readings: entry by "
-        "entry, and as a power of the matrix.",
-    .words = "By scaling such an activation by 1/sqrt(N) we can obtain a O(sqrt(N)) bound",
-    .source = "[POLY] Cor. 4.3, (9)",
-    .assumes = assumptions,
-    .hypotheses = {&normal_entries},
-    .sharp =
-        "Entry by entry Theta(sqrt(N)), while softmax attention of small logits has a norm of "
-        "order 1: a power divided by N does not grow.",
-    .d = 16,
-    .heads = 2,
-    .trials = 80,
-    .chance = true,
-    .check = check_scaled_norm,
-    .tight = [] { return attain_growth(scaled_norm); },
-    .violate = violate_scaled_norm};
+extern const Claim poly_cor43 = claim_of<scaled_norm>(
+    {.name = "poly.cor4.3",
+     .statement =
+         "Divided by sqrt(N), the p-th power of the logits grows as the bound of softmax attention "
+         "does: E |(X Q K^T X^T / sqrt(d))^p / sqrt(N)|_F = O(sqrt(N)), in two readings: entry by "
+         "entry, and as a power of the matrix.",
+     .words = "By scaling such an activation by 1/sqrt(N) we can obtain a O(sqrt(N)) bound",
+     .source = "[POLY] Cor. 4.3, (9)",
+     .assumes = assumptions,
+     .sharp =
+         "Entry by entry Theta(sqrt(N)), while softmax attention of small logits has a norm of "
+         "order 1: a power divided by N does not grow.",
+     .check = check_scaled_norm,
+     .violate = violate_scaled_norm});
 
-extern const Claim poly_thm44 = {
-    .name = "poly.thm4.4",
-    .statement =
-        "The gradient of the p-th power of the logits with respect to the weights Q grows at most "
-        "linearly with the number of tokens: E |d((X Q K^T X^T)^p / sqrt(d))/dQ| = O(N), in two "
-        "readings: entry by entry, and as a power of the matrix.",
-    .words = "E|d/dQ ((X Q K^T X^T)^p/sqrt(d))| <= O(N) (10)",
-    .source = "[POLY] Thm 4.4, (10)",
-    .assumes = gradient_assumptions,
-    .hypotheses = {&normal_entries},
-    .sharp = "Entry by entry Theta(N) for every p; as a matrix power N^p.",
-    .d = 16,
-    .heads = 2,
-    .trials = 80,
-    .chance = true,
-    .check = check_gradient_growth,
-    .tight = [] { return attain_growth(plain_gradient); },
-    .violate = violate_gradient_growth};
+extern const Claim poly_thm44 = claim_of<plain_gradient>(
+    {.name = "poly.thm4.4",
+     .statement =
+         "The gradient of the p-th power of the logits with respect to the weights Q grows at most "
+         "linearly with the number of tokens: E |d((X Q K^T X^T)^p / sqrt(d))/dQ| = O(N), in two "
+         "readings: entry by entry, and as a power of the matrix.",
+     .words = "E|d/dQ ((X Q K^T X^T)^p/sqrt(d))| <= O(N) (10)",
+     .source = "[POLY] Thm 4.4, (10)",
+     .assumes = gradient_assumptions,
+     .sharp = "Entry by entry Theta(N) for every p; as a matrix power N^p.",
+     .check = check_gradient_growth,
+     .violate = violate_gradient_growth});
 
-extern const Claim poly_cor45 = {
-    .name = "poly.cor4.5",
-    .statement =
-        "Divided by sqrt(N), the gradient of the p-th power of the logits grows as the bound of "
-        "softmax attention does: E |d((X Q K^T X^T)^p / sqrt(d))/dQ / sqrt(N)| = O(sqrt(N)), in "
-        "two readings: entry by entry, and as a power of the matrix.",
-    .words =
-        "Assume the same condition as in theorem 4.4. Then E|1/sqrt(N) d/dQ (...)| <= O(sqrt(N)). "
-        "(11)",
-    .source = "[POLY] Cor. 4.5, (11)",
-    .assumes = gradient_assumptions,
-    .hypotheses = {&normal_entries},
-    .d = 16,
-    .heads = 2,
-    .trials = 80,
-    .chance = true,
-    .check = [](const Check& how) { return check_growth(how, scaled_gradient); },
-    .tight = [] { return attain_growth(scaled_gradient); },
-    .violate = [](const Check& how) { return violate_growth(how, scaled_gradient); }};
+extern const Claim poly_cor45 = claim_of<scaled_gradient>(
+    {.name = "poly.cor4.5",
+     .statement =
+         "Divided by sqrt(N), the gradient of the p-th power of the logits grows as the bound of "
+         "softmax attention does: E |d((X Q K^T X^T)^p / sqrt(d))/dQ / sqrt(N)| = O(sqrt(N)), in "
+         "two readings: entry by entry, and as a power of the matrix.",
+     .words =
+         "Assume the same condition as in theorem 4.4. Then E|1/sqrt(N) d/dQ (...)| <= O(sqrt(N)). "
+         "(11)",
+     .source = "[POLY] Cor. 4.5, (11)",
+     .assumes = gradient_assumptions,
+     .check = check_growth<scaled_gradient>});
 
-extern const Claim poly_cor45_k = {
-    .name = "poly.cor4.5-k",
-    .statement =
-        "An analogous estimate holds for derivatives with respect to the weights K: E |d((X Q K^T "
-        "X^T)^p / sqrt(d))/dK| = O(N), in two readings: entry by entry, and as a power of the "
-        "matrix.",
-    .words = "An analogous estimate holds for derivatives with respect to the K matrix",
-    .source = "[POLY] after Cor. 4.5",
-    .assumes = gradient_assumptions,
-    .hypotheses = {&normal_entries},
-    .sharp =
-        "The logits of Q and K are those of K and Q transposed, so the norms have the same "
-        "distribution: entry by entry Theta(N) for every p; as a matrix power N^p.",
-    .d = 16,
-    .heads = 2,
-    .trials = 80,
-    .chance = true,
-    .check = [](const Check& how) { return check_growth(how, key_gradient); },
-    .tight = [] { return attain_growth(key_gradient); },
-    .violate = [](const Check& how) { return violate_growth(how, key_gradient); }};
+extern const Claim poly_cor45_k = claim_of<key_gradient>(
+    {.name = "poly.cor4.5-k",
+     .statement =
+         "An analogous estimate holds for derivatives with respect to the weights K: E |d((X Q K^T "
+         "X^T)^p / sqrt(d))/dK| = O(N), in two readings: entry by entry, and as a power of the "
+         "matrix.",
+     .words = "An analogous estimate holds for derivatives with respect to the K matrix",
+     .source = "[POLY] after Cor. 4.5",
+     .assumes = gradient_assumptions,
+     .sharp = "The logits of Q and K are those of K and Q transposed, so the norms have the same "
+              "distribution: entry by entry Theta(N) for every p; as a matrix power N^p.",
+     .check = check_growth<key_gradient>});
 
 }  // namespace tsdiag::claim
