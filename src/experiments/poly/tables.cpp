@@ -51,56 +51,34 @@ constexpr ExperimentKey key_powers(std::string_view tiny, std::string_view all) 
             .list = true,
             .most = 6};
 }
-constexpr ExperimentKey vision_batch = key_few_samples("16", "1024");
-constexpr ExperimentKey vision_rate =
-    key_rate("2e-3", "1e-3", "greatest learning rate of DeiT: linear warm-up, then a cosine");
-constexpr ExperimentKey vision_layers{
-    "layers", "1", "2", "12",
-    "blocks; xcit: twice as many; swin: three halves in its last stage but one, a "
-    "sixth, at least one, in others"};
-constexpr ExperimentKey vision_d{"d", "12", "24", "768",
-                                 "width; xcit, and swin in its last stage but one: two thirds"};
-constexpr ExperimentKey vision_heads{
-    "heads", "3", "3", "12",
-    "heads; xcit: two thirds; swin in its last stage but one: four thirds"};
-constexpr ExperimentKey vision_image{"image", "8", "16", "224", "pixels of a side"};
-constexpr ExperimentKey vision_patch{"patch", "4", "4", "16",
-                                     "pixels of a patch; swin: in its last stage but one"};
-constexpr ExperimentKey vision_stages{.name = "stages",
-                                      .tiny = "2",
-                                      .quick = "2",
-                                      .paper = "4",
-                                      .description = "stages of swin",
-                                      .least = 2,
-                                      .most = 4};
-constexpr ExperimentKey vision_classes = key_classes("10", "1000");
+constexpr std::array vision_keys{
+    key_few_samples("16", "1024"),
+    key_rate("2e-3", "1e-3", "greatest learning rate of DeiT: linear warm-up, then a cosine"),
+    ExperimentKey{"layers", "1", "2", "12",
+                  "blocks; xcit: twice as many; swin: three halves in its last stage but one, a "
+                  "sixth, at least one, in others"},
+    ExperimentKey{"d", "12", "24", "768",
+                  "width; xcit, and swin in its last stage but one: two thirds"},
+    ExperimentKey{"heads", "3", "3", "12",
+                  "heads; xcit: two thirds; swin in its last stage but one: four thirds"},
+    key_image("8", "16", "224"),
+    ExperimentKey{"patch", "4", "4", "16", "pixels of a patch; swin: in its last stage but one"},
+    ExperimentKey{.name = "stages",
+                  .tiny = "2",
+                  .quick = "2",
+                  .paper = "4",
+                  .description = "stages of swin",
+                  .least = 2,
+                  .most = 4},
+    key_classes("10", "1000")};
 
-constexpr std::array table2_keys{key_few_steps("2", "100", "375342"),
-                                 vision_batch,
-                                 vision_rate,
-                                 vision_layers,
-                                 vision_d,
-                                 vision_heads,
-                                 vision_image,
-                                 vision_patch,
-                                 vision_stages,
-                                 vision_classes,
-                                 key_powers("3", "3"),
-                                 key_models("xcit,swin", "vit,deit,swin"),
-                                 key_trials("5", "5")};
-constexpr std::array table5_keys{key_few_steps("2", "70", "375342"),
-                                 vision_batch,
-                                 vision_rate,
-                                 vision_layers,
-                                 vision_d,
-                                 vision_heads,
-                                 vision_image,
-                                 vision_patch,
-                                 vision_stages,
-                                 vision_classes,
-                                 key_powers("3,6", "1,2,3,4,5,6"),
-                                 key_models("vit", "deit"),
-                                 key_trials("3", "5")};
+constexpr auto table2_keys =
+    joined(std::array{key_few_steps("2", "100", "375342")}, vision_keys,
+           std::array{key_powers("3", "3"), key_models("xcit,swin", "vit,deit,swin"),
+                      key_trials("5", "5")});
+constexpr auto table5_keys = joined(
+    std::array{key_few_steps("2", "70", "375342")}, vision_keys,
+    std::array{key_powers("3,6", "1,2,3,4,5,6"), key_models("vit", "deit"), key_trials("3", "5")});
 
 /// A model with the recipe of its paper.
 struct Vision {
