@@ -149,6 +149,80 @@ TEST_F(TraceDoubts, NamesThatAreMeantForOneAreToldIt) {
     EXPECT_THAT(refused(), Not(HasSubstr("name it attentions.0")));
 }
 
+/// softmax(q k^T / sqrt(columns)) of each head, in loops.
+std::vector<double> softmax_of(const std::vector<double>& q, const std::vector<double>& k, Index n,
+                               Index columns, bool causal) {
+    std::vector<double> p(q.size() / std::size_t(columns) * std::size_t(n), 0.0);
+    for (std::size_t row = 0; row < q.size() / std::size_t(columns); ++row) {
+        const std::size_t head = row / std::size_t(n), i = row % std::size_t(n);
+        const std::size_t seen = causal ? i + 1 : std::size_t(n);
+        double sum = 0;
+        for (std::size_t j = 0; j < seen; ++j) {
+            double logit = 0;
+            for (std::size_t c = 0; c < std::size_t(columns); ++c)
+                logit += q[row * std::size_t(columns) + c] *
+                         k[(head * std::size_t(n) + j) * std::size_t(columns) + c];
+            sum += p[row * std::size_t(n) + j] = std::exp(logit / std::sqrt(double(columns)));
+        }
+        for (std::size_t j = 0; j < seen; ++j) p[row * std::size_t(n) + j] /= sum;
+    }
+    return p;
+}
+
+/// Libraries add biases to logits: P counts as it is stored, and the reader is told.
+TEST_F(TraceDoubts, MapsThatAreNotThoseOfTheQueriesBesideThemAreToldApart) {
+    constexpr Index columns = 3;
+    const auto heads_of = [](int seed) {
+        std::vector<double> x;
+        for (Index i = 0; i < heads * tokens * columns; ++i)
+            x.push_back(2 * std::sin(double(i * i + 5 * seed)));
+        return x;
+    };
+    const std::vector<double> q = heads_of(1), k = heads_of(2);
+    const auto output = [&](const std::vector<double>& p, const Words& more = {}) {
+        write({hidden("hidden_states.0", 0),
+               hidden("hidden_states.1", 1),
+               {"queries.0", {heads, tokens, columns}, q},
+               {"keys.0", {heads, tokens, columns}, k},
+               maps("attentions.0", p)});
+        const Finished found = probe(more);
+        EXPECT_EQ(found.code, 0) << found.err;
+        return one_line(found.out);
+    };
+    const std::string apart = "P of layer 0 is not softmax(q k^T / sqrt(d))",
+                      own = "attentions contains their P";
+    for (const bool causal : {false, true}) {
+        const std::string found = output(softmax_of(q, k, tokens, columns, causal));
+        EXPECT_THAT(found, HasSubstr(own));
+        EXPECT_THAT(found, Not(HasSubstr(apart)));
+    }
+    const std::string found = output(softmax_of(heads_of(3), k, tokens, columns, false));
+    EXPECT_THAT(found, HasSubstr(apart));
+    EXPECT_THAT(found, HasSubstr("P is taken as stored"));
+    EXPECT_THAT(found, Not(HasSubstr(own)));
+    // Queries that are scaled already, and a scale that is said.
+    std::vector<double> scaled = q;
+    for (double& v : scaled) v *= std::sqrt(double(columns));
+    EXPECT_THAT(output(softmax_of(scaled, k, tokens, columns, true)), HasSubstr(own));
+    EXPECT_THAT(output(softmax_of(q, k, tokens, columns, true), {"--scale", "1"}),
+                HasSubstr("P of layer 0 is not softmax(1 q k^T)"));
+    EXPECT_THAT(output(softmax(), {"--attention", "softmax"}), HasSubstr(apart));
+    EXPECT_THAT(output(softmax(), {"--attention", "linear"}),
+                HasSubstr("attentions: --attention linear forms P of queries and keys"));
+}
+
+TEST_F(TraceDoubts, MapsOfOtherHeadsThanTheQueriesBesideThemAreRefused) {
+    std::vector<double> one = softmax();
+    one.resize(tokens * tokens);
+    const std::vector<double> x(std::size_t(heads * tokens * 3), 0.5);
+    write({{"queries.0", {heads, tokens, 3}, x},
+           {"keys.0", {heads, tokens, 3}, x},
+           maps("attentions.0", one)});
+    const std::string found = refused();
+    EXPECT_THAT(found, HasSubstr("'attentions.0' is (1, 8, 8), expected the 2 heads of"));
+    EXPECT_THAT(found, HasSubstr("queries.0"));
+}
+
 TEST_F(TraceDoubts, MapsWithoutAnAxisOfHeadsAreToldSo) {
     std::vector<double> p = softmax();
     p.resize(tokens * tokens);

@@ -327,34 +327,8 @@ void add_branch(Evidence& out, const Layer& l) {
     add_sum_output(out, l);
 }
 
-/// Which sample of a trace is looked at, and which of its tokens: those that the mask keeps, of the
-/// sample with most of them.
-struct Sample {
-    Index number = 0;
-    std::vector<Index> tokens;
-    double rounding = 0;  ///< relative, of the coarsest of the states
-};
-Sample sample_of(const SavedTrace& trace, std::vector<std::vector<bool>> masks) {
-    const Index samples = trace.summary().samples, n = trace.summary().tokens;
-    Sample out;
-    out.rounding = trace.summary().state_rounding;
-    if (masks.empty() && trace.mask())
-        masks = masks_of(trace.mask()->raw, trace.mask()->name, samples, n);
-    if (masks.empty()) {
-        for (Index i = 0; i < n; ++i) out.tokens.push_back(i);
-        return out;
-    }
-    for (Index s = 0; s < std::min(samples, Index(std::ssize(masks))); ++s) {
-        std::vector<Index> own;
-        for (Index i = 0; i < n; ++i)
-            if (masks[std::size_t(s)][std::size_t(i)]) own.push_back(i);
-        if (own.size() > out.tokens.size()) out.number = s, out.tokens = std::move(own);
-    }
-    return out;
-}
-
 State state_of(const SavedTrace::Layers& layers, std::string_view kind, Index layer,
-               const Sample& sample) {
+               const SampleTokens& sample) {
     constexpr Index most_rows = 32;
     const auto found = layers.find(layer);
     if (found == layers.end()) return {};
@@ -393,7 +367,7 @@ std::vector<Evidence> evidence(const SavedTrace& trace,
                                const std::vector<std::vector<bool>>& masks) {
     std::vector<Evidence> out;
     for (const NormPlacement placement : placements) out.emplace_back().placement = placement;
-    const Sample sample = sample_of(trace, masks);
+    const SampleTokens sample = sample_of(trace, masks);
     std::vector<std::string_view> changing = {"deesc"};
     for (const StepEntry* entry : further_steps()) changing.push_back(entry->name);
     const auto stage = [&](std::string_view name, Index layer, std::string_view kind) {
@@ -468,7 +442,7 @@ std::string joined(const std::vector<Evidence>& all) {
 bool is_before_ffn(const SavedTrace& trace, std::string_view step) {
     const auto found = trace.stages().find(step);
     if (found == trace.stages().end()) return false;
-    const Sample sample = sample_of(trace, {});
+    const SampleTokens sample = sample_of(trace, {});
     for (Index i = 0; i + 1 < trace.summary().layers; ++i)
         if (const Claim same = is_same(state_of(trace.states(), "hidden_states", i + 1, sample),
                                        state_of(found->second, step, i, sample)))
@@ -477,6 +451,25 @@ bool is_before_ffn(const SavedTrace& trace, std::string_view step) {
 }
 
 }  // namespace
+
+SampleTokens sample_of(const SavedTrace& trace, std::vector<std::vector<bool>> masks) {
+    const Index samples = trace.summary().samples, n = trace.summary().tokens;
+    SampleTokens out;
+    out.rounding = trace.summary().state_rounding;
+    if (masks.empty() && trace.mask())
+        masks = masks_of(trace.mask()->raw, trace.mask()->name, samples, n);
+    if (masks.empty()) {
+        for (Index i = 0; i < n; ++i) out.tokens.push_back(i);
+        return out;
+    }
+    for (Index s = 0; s < std::min(samples, Index(std::ssize(masks))); ++s) {
+        std::vector<Index> own;
+        for (Index i = 0; i < n; ++i)
+            if (masks[std::size_t(s)][std::size_t(i)]) own.push_back(i);
+        if (own.size() > out.tokens.size()) out.number = s, out.tokens = std::move(own);
+    }
+    return out;
+}
 
 std::vector<Stage> stages_of(const SavedTrace& trace, NormPlacement placement) {
     BlockSpec block;  // with the steps of which the trace has a stage

@@ -6,6 +6,16 @@
 
 namespace tsdiag {
 
+/// A sample of a trace, and those of its tokens that a mask keeps.
+struct SampleTokens {
+    Index number = 0;
+    std::vector<Index> tokens;
+    double rounding = 0;  ///< relative, of the coarsest of the states
+};
+/// The sample with most tokens that `masks`, one a sample, keep, or else the mask of the trace; the
+/// first without either.
+SampleTokens sample_of(const SavedTrace& trace, std::vector<std::vector<bool>> masks);
+
 /// The stages that a trace may have inside the layers of this placement, in order.
 std::vector<Stage> stages_of(const SavedTrace& trace, NormPlacement placement);
 

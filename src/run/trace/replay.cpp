@@ -9,6 +9,7 @@
 
 #include "arrays.hpp"
 #include "batches.hpp"
+#include "map_fit.hpp"
 #include "placement.hpp"
 #include "trace.hpp"
 #include "tsdiag/attention.hpp"
@@ -498,6 +499,29 @@ void require_causal(const Checkpoint& file, const SavedTrace& trace, const Trace
             file.source(), name, name));
 }
 
+/// Says of the P that are stored beside queries and keys whether they are theirs.
+void describe_fit(const SavedTrace& trace, const TraceOptions& options,
+                  const std::vector<std::vector<bool>>& masks, TraceNotes& notes) {
+    const std::vector<MapFit> all = map_fits(trace, options.scale, masks);
+    std::vector<MapFit> apart = all;
+    std::erase_if(apart, [](const MapFit& fit) { return fit.fits(); });
+    if (!all.empty() && apart.empty()) {
+        notes.ignored.push_back("queries, keys: attentions contains their P");
+        return;
+    }
+    notes.ignored.push_back("queries, keys: attentions are taken as stored");
+    if (apart.empty()) return;
+    const MapFit& worst = *std::ranges::max_element(apart, {}, &MapFit::apart);
+    const std::string others =
+        apart.size() > 1 ? fmt::format(" (and {} more)", apart.size() - 1) : "";
+    const std::string softmax = options.scale ? fmt::format("softmax({:g} q k^T)", *options.scale)
+                                              : std::string("softmax(q k^T / sqrt(d))");
+    notes.defaults.push_back(
+        fmt::format("attentions: P of layer {}{} is not {} of the queries and keys beside it, up "
+                    "to {:.2g} apart, as by a bias, a mask or another pass; P is taken as stored",
+                    worst.layer, others, softmax, worst.apart));
+}
+
 std::string layers_text(const SavedTrace::Layers& layers) {
     const Index first = layers.begin()->first, last = layers.rbegin()->first;
     return first == last ? fmt::format("{}", first) : fmt::format("{} to {}", first, last);
@@ -576,8 +600,15 @@ TraceNotes describe_trace(const Checkpoint& file, const TraceOptions& options,
         given = given || uses_given(trace, layer, options);
     for (const auto& [layer, array] : trace.queries())
         formed = formed || !uses_given(trace, layer, options);
-    if (given && !trace.queries().empty() && !formed)
-        notes.ignored.push_back("queries, keys: attentions contains their P");
+    if (std::ranges::any_of(trace.queries(), [&](const auto& query) {
+            return uses_given(trace, query.first, options);
+        }))
+        describe_fit(trace, options, masks, notes);
+    if (std::ranges::any_of(trace.attentions(), [&](const auto& map) {
+            return !uses_given(trace, map.first, options);
+        }))
+        notes.ignored.push_back(fmt::format(
+            "attentions: --attention {} forms P of queries and keys", options.attention));
     if (given && options.attention.empty())
         notes.defaults.push_back("attentions: of unknown activation (--attention softmax)");
     if (formed && options.attention.empty())

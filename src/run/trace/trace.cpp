@@ -409,6 +409,17 @@ void SavedTrace::check_pairs() const {
         if (heads % kv_heads != 0)
             misfit(found->second, fmt::format("heads that divide the {} of {}", heads, query.name));
     }
+    for (const auto& [layer, map] : attentions_) {
+        const auto query = queries_.find(layer);
+        if (query == queries_.end()) continue;
+        const auto heads_of = [](const Array& array) {
+            return array.raw.shape[array.raw.shape.size() - 3];
+        };
+        if (heads_of(map) != heads_of(query->second))
+            misfit(map, fmt::format("the {} heads of {}; save the maps of all heads, or leave one "
+                                    "of both out",
+                                    heads_of(query->second), query->second.name));
+    }
     for (const auto& [layer, key] : keys_)
         if (!queries_.contains(layer))
             throw FormatError(fmt::format("{} has no counterpart, expected an array 'queries.{}'.",
