@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <filesystem>
 
 #include "arrays.hpp"
@@ -248,6 +249,31 @@ void InputSource::read_rows() {
     array_ = head_of(*array_, shape.size() - 2, tokens_);
 }
 
+namespace {
+
+/// What says that images were not preprocessed, in words; empty: nothing.
+std::string unprocessed(const RawTensor& images, bool by_sample) {
+    constexpr double largest = 16;  // of what is divided by a deviation of 0.2, or not
+    double least = HUGE_VAL, most = -HUGE_VAL;
+    for (Index i = 0; i < (by_sample ? images.shape[0] : 1); ++i) {
+        const RawTensor image = by_sample ? element(images, i) : images;
+        std::vector<double> values(std::size_t(image.count()));
+        widen<double>(image, values);
+        for (const double v : values) least = std::min(least, v), most = std::max(most, v);
+    }
+    if (most > largest)
+        return fmt::format("numbers up to {:.4g}, as pictures before the model's preprocessing",
+                           most);
+    if (least >= 0 && most <= 1 && least < most)
+        return fmt::format(
+            "numbers from {:.4g} to {:.4g} alone, as pictures before the model's "
+            "preprocessing takes their mean off",
+            least, most);
+    return {};
+}
+
+}  // namespace
+
 void InputSource::read_images() {
     settle_images();
     array_ = open_array(file_);
@@ -267,16 +293,9 @@ void InputSource::read_images() {
             "{}: is {}, expected ({}, {}, {}) or (samples, {}, {}, {}): channels, height, width.",
             file_, shape_text(shape), one[0], one[1], one[2], one[0], one[1], one[2]));
     settle_samples(by_sample_ ? shape[0] : 1);
-    constexpr double largest = 16;  // of what is divided by a deviation of 0.2, or not
-    const RawTensor first = by_sample_ ? element(*array_, 0) : *array_;
-    std::vector<double> values(std::size_t(first.count()));
-    widen<double>(first, values);
-    if (const double most = *std::ranges::max_element(values); most > largest)
-        unprocessed_ = fmt::format(
-            "{} has numbers up to {:.4g}, as pictures before the model's preprocessing; pass "
-            "pictures by "
-            "--images",
-            file_, most);
+    unprocessed_ = unprocessed(*array_, by_sample_);
+    if (!unprocessed_.empty())
+        unprocessed_ = fmt::format("{} has {}; pass pictures by --images", file_, unprocessed_);
 }
 
 Index symbol_id(const ModelSpec& spec, Index symbol) {

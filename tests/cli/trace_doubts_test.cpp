@@ -355,6 +355,26 @@ TEST_F(TraceDoubts, IntegersAreNoStates) {
                 HasSubstr("pass the pictures by --images"));
 }
 
+/// Of every sample, and in both ranges that libraries read pictures to.
+TEST_F(TraceDoubts, ImagesThatWereNotPreprocessedAreToldSo) {
+    constexpr std::size_t pixels = 3 * 8 * 8;
+    const auto output = [&](double first, double second) {
+        std::vector<float> x(2 * pixels);
+        for (std::size_t i = 0; i < x.size(); ++i)
+            x[i] = float((i < pixels ? first : second) * double(i % 7) / 6);
+        write_npy<float>(folder / "x.npy", "<f4", {2, 3, 8, 8}, x);
+        const Finished found =
+            tsdiag(folder, {"probe", "random:deit-tiny,layers=1,d=8,heads=2,image=8,patch=4",
+                            "--input", "image:x.npy", "--no-report", "--out", "out", "--force"});
+        EXPECT_EQ(found.code, 0) << found.err;
+        return one_line(found.out + found.err);
+    };
+    EXPECT_THAT(output(255, 255), HasSubstr("x.npy has numbers up to 255"));
+    EXPECT_THAT(output(0, 255), HasSubstr("x.npy has numbers up to 255"));
+    EXPECT_THAT(output(1, 0.5), HasSubstr("x.npy has numbers from 0 to 1 alone"));
+    EXPECT_THAT(output(1, -1), Not(HasSubstr("x.npy has numbers")));
+}
+
 TEST_F(TraceDoubts, WhatIsNoAttentionIsTheFirstLineAndHasNoVerdictOnHeads) {
     const std::vector<double> p = softmax();
     const auto changed = [&](auto f) {
