@@ -224,8 +224,26 @@ std::vector<std::vector<bool>> read_masks(const std::string& file, Index samples
     return masks_of(open_array(file), file, samples, n);
 }
 
+namespace {
+
+/// Throws `FormatError` for a mask (n, n) of n samples that hides tokens and whose diagonal is 1:
+/// it may say what each token sees, itself at least.
+void refuse_mask_of_pairs(const std::vector<Index>& values, Index n, const std::string& source) {
+    bool of_pairs = std::ranges::find(values, 0) != values.end();
+    for (Index i = 0; i < n; ++i) of_pairs = of_pairs && values[std::size_t(i * n + i)] == 1;
+    if (of_pairs)
+        throw FormatError(fmt::format(
+            "{0}: the mask is ({1}, {1}), which tokens each of {1} samples keeps, or, as its "
+            "diagonal is 1, which of {1} tokens each token sees; save the former as ({1}, 1, 1, "
+            "{1}), leave the latter out.",
+            source, n));
+}
+
+}  // namespace
+
 std::vector<std::vector<bool>> masks_of(RawTensor array, const std::string& source, Index samples,
                                         Index n) {
+    const bool two_axes = array.shape.size() == 2;
     for (std::size_t axis = array.shape.size(); axis-- > 2;)  // (B, 1, 1, n), as in Transformers
         if (array.shape[axis - 1] == 1) {
             array.shape.erase(array.shape.begin() + std::ptrdiff_t(axis) - 1);
@@ -240,6 +258,7 @@ std::vector<std::vector<bool>> masks_of(RawTensor array, const std::string& sour
             fmt::format("{}: the mask is {}, expected ({}) or ({}, {}): samples, tokens.", source,
                         shape_text(array.shape), n, samples, n));
     const std::vector<Index> values = integers(array, source);
+    if (two_axes && samples == n) refuse_mask_of_pairs(values, n, source);
     std::vector<std::vector<bool>> masks;
     for (Index s = 0; s < samples; ++s) {
         std::vector<bool> keep(std::size_t(n), false);

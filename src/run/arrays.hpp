@@ -51,7 +51,8 @@ std::vector<Index> kept(const std::vector<bool>& keep, std::string_view source);
 /// expected.  An (n) mask serves all.
 std::vector<std::vector<bool>> read_masks(const std::string& file, Index samples, Index n);
 /// The mask of each of `samples` samples of n tokens, from an array (n), (S, n) or (S, 1, 1, n) of
-/// zeros and ones.  Throws `ShapeError` or `FormatError` naming `source` for any other.
+/// zeros and ones.  Throws `ShapeError` or `FormatError` naming `source` for any other, and for one
+/// of n samples, (n, n), that may say what each token sees.
 std::vector<std::vector<bool>> masks_of(RawTensor array, const std::string& source, Index samples,
                                         Index n);
 

@@ -564,6 +564,42 @@ TEST_F(TraceDoubts, AMaskUnderAnotherNameIsRefusedWhateverItsNumbers) {
     EXPECT_THAT(probe().out, HasSubstr("mask_scores"));
 }
 
+/// As many samples as tokens: a causal mask is no mask of padding.
+TEST_F(TraceDoubts, ASquareMaskOfSamplesOrOfPairsIsRefusedUnlessATokenHidesItself) {
+    const auto states = [](int seed) {
+        std::vector<double> x;
+        for (int sample = 0; sample < tokens; ++sample)
+            for (const double v : state(seed + sample)) x.push_back(v);
+        return Array{seed == 0 ? "hidden_states.0" : "hidden_states.1",
+                     {tokens, tokens, width},
+                     std::move(x)};
+    };
+    std::vector<double> causal, padding;
+    for (Index i = 0; i < tokens; ++i)
+        for (Index j = 0; j < tokens; ++j) {
+            causal.push_back(j <= i);
+            padding.push_back(j < 6 - i % 2);
+        }
+    const auto with_mask = [&](std::vector<std::int64_t> shape, const std::vector<double>& mask) {
+        write({states(0), states(100), {"attention_mask", std::move(shape), mask}});
+    };
+    with_mask({tokens, tokens}, causal);
+    EXPECT_THAT(refused(), HasSubstr("which of 8 tokens each token sees"));
+    EXPECT_THAT(refused(), HasSubstr("save the former as (8, 1, 1, 8)"));
+    with_mask({tokens, 1, 1, tokens}, causal);
+    EXPECT_EQ(probe().code, 0);
+    for (const std::vector<double>& mask : {padding, std::vector<double>(causal.size(), 1.0)}) {
+        with_mask({tokens, tokens}, mask);
+        const Finished found = probe();
+        EXPECT_EQ(found.code, 0) << found.err;
+        EXPECT_THAT(one_line(found.out), HasSubstr("attention_mask: its axes are samples, tokens"));
+    }
+    write({states(0), states(100)});
+    std::vector<std::int64_t> ids(causal.begin(), causal.end());
+    write_npy<std::int64_t>(folder / "mask.npy", "<i8", {tokens, tokens}, ids);
+    EXPECT_THAT(refused({"--mask", "mask.npy"}), HasSubstr("which of 8 tokens each token sees"));
+}
+
 TEST_F(TraceDoubts, AMaskHidesTokensFromThePlacementAndMayHaveAxesOfOne) {
     std::vector<Array> arrays = layer_of(true, tokens, width);
     for (Array& one : arrays)  // rows of padding, which keep to nothing

@@ -592,8 +592,12 @@ TraceNotes describe_trace(const Checkpoint& file, const TraceOptions& options,
     used(trace.queries(), "queries, keys");
     if (!trace.values().empty())
         notes.ignored.push_back("values: no metric needs them without an output projection");
-    if (trace.mask())
+    if (trace.mask()) {
         notes.recognised.push_back("attention_mask: tokens that it hides are left out");
+        const std::vector<std::int64_t>& shape = trace.mask()->raw.shape;
+        if (shape.size() == 2 && shape[0] == shape[1])
+            notes.defaults.push_back("attention_mask: its axes are samples, tokens");
+    }
     for (const std::string& name : trace.others()) notes.ignored.push_back(name);
     bool given = false, formed = false;
     for (const auto& [layer, array] : trace.attentions())
