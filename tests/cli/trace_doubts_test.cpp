@@ -149,6 +149,24 @@ TEST_F(TraceDoubts, NamesThatAreMeantForOneAreToldIt) {
     EXPECT_THAT(refused(), Not(HasSubstr("name it attentions.0")));
 }
 
+/// What is ignored by its name may be an array of maps by what it holds.
+TEST_F(TraceDoubts, MapsUnderAnyOtherNameAreTold) {
+    for (const auto& [name, usual] : std::vector<std::pair<std::string, std::string>>{
+             {"layers.0.attn_weights", "attentions.0"},
+             {"blocks.0.self_attn.probs", "attentions.0"},
+             {"P", "attentions.L"},
+             {"layers.0.head_1", "attentions.L"}}) {
+        write({hidden("hidden_states.0", 0), hidden("hidden_states.1", 1), maps(name, softmax())});
+        EXPECT_THAT(refused(), HasSubstr("'" + name + "': its rows are nonnegative and sum to 1"));
+        EXPECT_THAT(refused(), HasSubstr("name it " + usual + ", (heads, tokens, tokens)"));
+    }
+    std::vector<double> logits = softmax();
+    logits.front() = -1;
+    write({hidden("hidden_states.0", 0), hidden("hidden_states.1", 1),
+           maps("layers.0.attn_scores", logits)});
+    EXPECT_THAT(one_line(probe().out), HasSubstr("ignored layers.0.attn_scores"));
+}
+
 /// softmax(q k^T / sqrt(columns)) of each head, in loops.
 std::vector<double> softmax_of(const std::vector<double>& q, const std::vector<double>& k, Index n,
                                Index columns, bool causal) {

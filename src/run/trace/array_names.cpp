@@ -154,4 +154,13 @@ std::string usual_name(std::string_view name) {
     return std::string(of_maps ? "attentions" : read.kind) + "." + digits;
 }
 
+std::string only_number(std::string_view name) {
+    constexpr std::string_view digits = "0123456789";
+    const std::size_t first = name.find_first_of(digits);
+    if (first == std::string_view::npos) return {};
+    const std::size_t end = std::min(name.find_first_not_of(digits, first), name.size());
+    const bool only = name.find_first_of(digits, end) == std::string_view::npos;
+    return only ? std::string(name.substr(first, end - first)) : std::string();
+}
+
 }  // namespace tsdiag

@@ -41,4 +41,8 @@ bool is_unplaced(const ArrayName& name);
 /// "attn_weights.0" and hidden_states.3 for "hidden_states:3"; empty where there is none.
 std::string usual_name(std::string_view name);
 
+/// The digits of the only number in a name, as "3" of "layers.3.attn_weights"; empty where there is
+/// none, or another one.
+std::string only_number(std::string_view name);
+
 }  // namespace tsdiag

@@ -217,6 +217,7 @@ SavedTrace::SavedTrace(const Checkpoint& file) {
     check_heads(values_);
     check_pairs();
     refuse_misplaced();
+    refuse_unread_maps(file);
     measure();
 }
 
@@ -441,6 +442,22 @@ void SavedTrace::refuse_misplaced() const {
         throw FormatError(fmt::format(
             "{}: is of a layer behind the last state, hidden_states.{}; count layers from 0.",
             attentions_.rbegin()->second.name, states));
+}
+
+/// Throws `FormatError` for maps under a name that is not read: they must not vanish among what is
+/// ignored.
+void SavedTrace::refuse_unread_maps(const Checkpoint& file) const {
+    for (const std::string& name : others_) {
+        const RawTensor raw = file.tensor(name);
+        if (raw.dtype <= DType::i64 || raw.dtype > DType::f64 || raw.shape.size() < 2 ||
+            raw.shape.back() != summary_.tokens || !has_rows_of_shares(raw))
+            continue;
+        const std::string layer = only_number(name);
+        throw FormatError(fmt::format(
+            "{}: array '{}': its rows are nonnegative and sum to 1, as those of maps, but its name "
+            "is not read; name it attentions.{}, (heads, tokens, tokens), or leave it out.",
+            file.source(), name, layer.empty() ? "L" : layer));
+    }
 }
 
 void SavedTrace::measure() {

@@ -54,6 +54,7 @@ class SavedTrace {
     void check_samples(Array& array, std::size_t rank);
     void check_pairs() const;
     void refuse_misplaced() const;
+    void refuse_unread_maps(const Checkpoint& file) const;
 
     Layers states_, attentions_, queries_, keys_, values_;
     std::map<std::string_view, Layers> stages_;
