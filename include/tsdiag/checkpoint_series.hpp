@@ -1,5 +1,6 @@
 #pragma once
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@ struct SeriesMember {
     Index step = -1;            ///< of the training, or its epoch
     std::string unit = "step";  ///< "step", "iteration" or "epoch"
     std::string origin;         ///< its source: "global_step of the file", "its name", "--steps"
+    std::string contradiction = {};  ///< what is said where another source gives another step
 };
 
 struct CheckpointSeries {
@@ -43,6 +45,8 @@ CheckpointSeries find_series(const std::vector<std::string>& arguments,
 
 /// One checkpoint with its step, as `find_series` finds it.  Throws likewise.
 SeriesMember find_member(const std::string& path);
+/// The first contradiction of the members, and how many more there are; empty: none.
+std::string contradictory_steps(std::span<const SeriesMember> members);
 
 /// Throws `ShapeError` naming the first member whose architecture differs from the first's, and
 /// how.  The longest input counts where positions are a learned table.

@@ -138,6 +138,28 @@ TEST_F(Watch, LeavesWhatIsNotCompleteOrBroken) {
     EXPECT_THAT(unknown.err, HasSubstr("did you mean t_sim?"));
 }
 
+/// As `probe` of the series does.
+TEST_F(Watch, TellsOfStepsThatContradictEachOther) {
+    init_equal(2);
+    const auto warnings = [&] {
+        return Json::parse(file("watched/run.json"), "run.json")["warnings"].dump();
+    };
+    ASSERT_EQ(once().code, 0);
+    EXPECT_THAT(warnings(), Not(HasSubstr("is taken for")));
+    fs::remove_all(folder / "watched");
+    write_file(folder / "run/checkpoint-200/trainer_state.json", "{\"global_step\": 700}");
+    const std::string told =
+        "run/checkpoint-200: is taken for step 700 (global_step of trainer_state.json), not 200 "
+        "(its name); rename it";
+    const Finished done = once();
+    ASSERT_EQ(done.code, 0) << done.err;
+    EXPECT_THAT(done.err, HasSubstr("tsdiag: " + told + "."));
+    EXPECT_THAT(warnings(), HasSubstr(told));
+    const Finished again = once();
+    EXPECT_THAT(again.err, Not(HasSubstr("is taken for")));  // once
+    EXPECT_THAT(warnings(), HasSubstr(told));
+}
+
 TEST_F(Watch, SeesCheckpointsAppearAndEndsCleanly) {
     fs::create_directory(folder / "run");
     Running running(folder.path(), words({"--every", "0"}));

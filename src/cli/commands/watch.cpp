@@ -238,6 +238,8 @@ SeriesPart Watch::measure(const SeriesMember& member, const ProbeOptions& probe,
             {.name = {}, .unit = {}, .members = {other->second.member, member}, .notes = {}},
             probe.run.subject);
     if (!probe.quiet) say(fmt::format("tsdiag: measures {}.", printable(member.path)));
+    if (!probe.quiet && !member.contradiction.empty())
+        say(fmt::format("tsdiag: {}.", printable(member.contradiction)));
     ProgressBar bar(probe.quiet, probe.verbose);
     RunOptions options = probe.run;
     options.subject.model = member.path;
@@ -291,6 +293,8 @@ void Watch::publish() {
         table.append(one.part.metrics, one.part.curves);
         results.push_back(select(one.member.path, one.part.metrics, one.part.run, {}));
     }
+    if (std::string said = contradictory_steps(series.members); !said.empty())
+        series.notes.push_back(std::move(said));
     alarms_ = alarms(results, command_.alarms, series.unit);
     Json run = series_run(series, parts, table), watch;
     Json::Array raised;

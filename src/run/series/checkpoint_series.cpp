@@ -89,21 +89,23 @@ std::vector<SeriesMember> given_steps(const std::string& path, const Json& metad
     return all;
 }
 
-/// `contradiction`: what is said where another source gives another step.
-SeriesMember find_step(const std::string& path, std::string& contradiction) {
+SeriesMember find_step(const std::string& path) {
     const std::unique_ptr<Checkpoint> file = open_file(path);
     const std::string where = fs::is_directory(path) ? "its file" : "the file";
     const fs::path given = fs::path(path).lexically_normal();
     const fs::path named = given.has_filename() ? given : given.parent_path();
     const std::vector<SeriesMember> all = given_steps(path, file->metadata(), named);
-    for (const SeriesMember& other : all) {
-        const SeriesMember& first = all.front();
-        if (other.unit == first.unit && other.step != first.step && contradiction.empty())
-            contradiction =
-                fmt::format("{}: is taken for {} {} ({}), not {} ({}); rename it, or pass --steps",
-                            path, first.unit, first.step, first.origin, other.step, other.origin);
+    if (!all.empty()) {
+        SeriesMember first = all.front();
+        const auto other = std::ranges::find_if(all, [&](const SeriesMember& one) {
+            return one.unit == first.unit && one.step != first.step;
+        });
+        if (other != all.end())
+            first.contradiction =
+                fmt::format("{}: is taken for {} {} ({}), not {} ({}); rename it", path, first.unit,
+                            first.step, first.origin, other->step, other->origin);
+        return first;
     }
-    if (!all.empty()) return all.front();
     if (const auto epoch = whole(file->metadata()["epoch"]))
         return {{}, *epoch, "epoch", fmt::format("epoch of {}", where)};
     if (fs::absolute(named).parent_path().filename() == "snapshots")
@@ -116,12 +118,6 @@ SeriesMember find_step(const std::string& path, std::string& contradiction) {
         "{}: neither its metadata nor its name gives a training step, expected a name such as "
         "checkpoint-500; rename it, or pass --steps with one number per checkpoint.",
         path));
-}
-
-SeriesMember find_member(const std::string& path, std::string& contradiction) {
-    SeriesMember found = find_step(path, contradiction);
-    found.path = path;
-    return found;
 }
 
 /// The deepest directory that contains all paths.
@@ -243,8 +239,22 @@ bool is_series(const std::vector<std::string>& arguments) {
 }
 
 SeriesMember find_member(const std::string& path) {
-    std::string ignored;
-    return find_member(path, ignored);
+    SeriesMember found = find_step(path);
+    found.path = path;
+    return found;
+}
+
+std::string contradictory_steps(std::span<const SeriesMember> members) {
+    std::string first;
+    std::size_t others = 0;
+    for (const SeriesMember& one : members) {
+        if (one.contradiction.empty()) continue;
+        if (first.empty())
+            first = one.contradiction;
+        else
+            ++others;
+    }
+    return others == 0 ? first : fmt::format("{} ({} likewise)", first, counted(others, "other"));
 }
 
 CheckpointSeries find_series(const std::vector<std::string>& arguments,
@@ -256,21 +266,14 @@ CheckpointSeries find_series(const std::vector<std::string>& arguments,
         throw UsageError(
             fmt::format("--steps: {} numbers given, expected {}, one per checkpoint ({} first).",
                         steps.size(), paths.size(), paths.front()));
-    std::string contradiction;  // the first
-    std::size_t others = 0;
     for (std::size_t i = 0; i < paths.size(); ++i) {
         if (paths[i].starts_with("random:"))
             throw UsageError(fmt::format(
                 "{}: is a random model, expected a checkpoint; probe random models one by one.",
                 paths[i]));
-        std::string contradicts;
         const SeriesMember found = steps.empty()
-                                       ? find_member(paths[i], contradicts)
+                                       ? find_member(paths[i])
                                        : SeriesMember{paths[i], steps[i], "step", "--steps"};
-        if (contradiction.empty())
-            contradiction = contradicts;
-        else if (!contradicts.empty())
-            ++others;
         if (series.unit.empty()) series.unit = found.unit;
         if (series.unit != found.unit)
             throw UsageError(fmt::format(
@@ -279,10 +282,8 @@ CheckpointSeries find_series(const std::vector<std::string>& arguments,
                 paths[i], found.unit, found.origin, found.step, paths.front(), series.unit));
         series.members.push_back(found);
     }
-    if (!contradiction.empty())
-        series.notes.push_back(
-            others == 0 ? contradiction
-                        : fmt::format("{} ({} likewise)", contradiction, counted(others, "other")));
+    if (std::string said = contradictory_steps(series.members); !said.empty())
+        series.notes.push_back(said + ", or pass --steps");
     if (arguments.size() == 1)
         for (const std::string& path : without_model(paths))
             series.notes.push_back(fmt::format(
