@@ -181,6 +181,7 @@ TEST(TrainCommand, RefusesOptionsThatDoNotApply) {
     const std::pair<std::vector<std::string>, const char*> all[] = {
         {{"--epochs", "0"}, "--epochs 0: expected a number above 0"},
         {{"--epochs", "-1"}, "--epochs -1: expected a number above 0"},
+        {{"--epochs", "2"}, "--epochs 2 and --steps 4: each says how long the training is"},
         {{"--probes", "t_sim"}, "nothing is probed without --probe-every"},
         {{"--probes", "nosuch"}, "nothing is probed without --probe-every"},
         {{"--probes", "nosuch", "--probe-every", "2"}, "nosuch"},
@@ -211,6 +212,17 @@ TEST(TrainCommand, RefusesOptionsThatDoNotApply) {
         const Finished found = tsdiag(folder, with(words({"-o", "run", "--force"}), more));
         EXPECT_EQ(found.code, 0) << found.err;
     }
+}
+
+/// Its settings are those of a folder that an earlier version began with --probes alone.
+TEST(TrainCommand, GoesOnWithTheProbesOfATrainingThatProbesNothing) {
+    TemporaryDirectory folder;
+    ASSERT_EQ(tsdiag(folder, words({"-o", "run"})).code, 0);
+    const Finished same = tsdiag(folder, words({"-o", "run", "--probes", "core", "--resume"}));
+    EXPECT_EQ(same.code, 0) << same.err;
+    const Finished other = tsdiag(folder, words({"-o", "run", "--probes", "t_sim", "--resume"}));
+    EXPECT_EQ(other.code, 2);
+    EXPECT_THAT(other.err, HasSubstr("was trained with probes [\"core\"], but now it is"));
 }
 
 TEST(TrainCommand, TakesNothingThatItWouldDestroy) {

@@ -29,7 +29,7 @@ struct TrainCommand final : Command {
     TrainOptions train;
     /// What only some schedules have.
     std::vector<std::pair<const CLI::Option*, std::vector<Schedule::Kind>>> of_schedules;
-    CLI::Option* probes = nullptr;
+    CLI::Option *steps = nullptr, *epochs = nullptr, *probes = nullptr;
     std::string folder;
     Index threads = 0;
     bool force = false, quiet = false, verbose = false;
@@ -163,13 +163,14 @@ TrainCommand::TrainCommand(CLI::App& app) {
                o.tokens, 1));
     data(count("--batch", "B", "samples per step (default 8)", o.batch, 1, most_draws));
     const auto rule = group("Optimiser");
-    rule(count("--steps", "T", "number of updates (default 1000)", o.steps, 1));
-    rule(value(app, "--epochs", "X", "instead of --steps: passes over a finite data set",
-               [&](const std::string& t) {
-                   o.epochs = parse_number(t, "--epochs");
-                   if (!(o.epochs > 0))
-                       throw UsageError(fmt::format("--epochs {}: expected a number above 0.", t));
-               }));
+    rule(steps = count("--steps", "T", "number of updates (default 1000)", o.steps, 1));
+    rule(epochs = value(app, "--epochs", "X", "instead of --steps: passes over a finite data set",
+                        [&](const std::string& t) {
+                            o.epochs = parse_number(t, "--epochs");
+                            if (!(o.epochs > 0))
+                                throw UsageError(
+                                    fmt::format("--epochs {}: expected a number above 0.", t));
+                        }));
     rule(number("--rate", "learning rate (default 1e-3)", o.schedule.rate));
     rule(value(app, "--schedule", "NAME",
                "cosine (default), linear, constant,\ninverse-sqrt or multistep",
@@ -228,7 +229,13 @@ TrainCommand::TrainCommand(CLI::App& app) {
 int TrainCommand::run() const {
     if (threads > 0) use_threads(threads);
     require_schedule(*this);
-    if (probes->count() > 0 && train.probe_every == 0)
+    if (steps->count() > 0 && epochs->count() > 0)
+        throw UsageError(
+            fmt::format("--epochs {} and --steps {}: each says how long the training "
+                        "is, expected one of both.",
+                        train.epochs, train.steps));
+    // A training that an earlier version began may have been given them.
+    if (probes->count() > 0 && train.probe_every == 0 && !train.resume)
         throw UsageError("--probes: nothing is probed without --probe-every, expected both.");
     prepare(*this);
     const FolderLock lock(folder);  // held until the page is written
