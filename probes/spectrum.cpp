@@ -357,7 +357,8 @@ constexpr Metric spectrum_metrics[] = {
      .definition = "((1 - omega)^2 - delta^2) a2 / (1 + a2 delta^2)",
      .source = "[TSE] (16)",
      .range = ">= -1",
-     .undefined = "pre-norm, P V is normalised or gated, omega >= 1, omega is undefined, or P is "
+     .undefined = "pre-norm, the attention branch or P V is normalised, P V is gated, omega >= 1, "
+                  "omega is undefined, or P is "
                   "over channels",
      .seconds = spectrum_seconds,
      .bytes = krylov_and_mixing_bytes},
@@ -366,7 +367,8 @@ constexpr Metric spectrum_metrics[] = {
      .definition = "a2 (1 - |lambda_2|^2) / (1 + a2 |lambda_2|^2)",
      .source = "[TSE] (17), where a2 = 1",
      .range = "[0, a2]",
-     .undefined = "pre-norm, P V is normalised or gated, spectral_gap is undefined, or P is over "
+     .undefined = "pre-norm, the attention branch or P V is normalised, P V is gated, spectral_gap "
+                  "is undefined, or P is over "
                   "channels",
      .seconds = spectrum_seconds,
      .bytes = krylov_bytes},

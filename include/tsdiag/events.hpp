@@ -69,7 +69,7 @@ struct Attention {
     const Projections* projections = nullptr;
     double a2 = 1;          ///< alpha^2 sum_k |W_V^k W_O^k|_F^2 / d; NaN: there is none, or unknown
     double memory = 2e9;    ///< bytes of P that may be held whole
-    bool pre_norm = false;  ///< est1 and est2 do not apply
+    bool pre_norm = false;  ///< a norm stands before the branch: est1 and est2 do not apply
     /// Why no estimate applies ("P V is normalised"); null: they do.
     const char* why_no_estimate = nullptr;
     bool channels = false;  ///< P is over channels (AttentionSpec::channels), `op.tokens()` of them

@@ -533,7 +533,8 @@ class LayerPass final : public StepRun {
              .projections = has_projections() ? &pending.projections : nullptr,
              .a2 = run_.a2,
              .memory = map_memory(),
-             .pre_norm = b_.placement != NormPlacement::post,
+             .pre_norm =
+                 b_.placement == NormPlacement::pre || b_.placement == NormPlacement::parallel,
              .why_no_estimate = why_no_estimate(),
              .channels = b_.attention.channels});
         pending = {};

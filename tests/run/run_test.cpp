@@ -390,6 +390,26 @@ TEST(Run, AHiddenTokenChangesNothingElse) {
     for (const MetricRow& row : masked) EXPECT_EQ(row.value, only(four, row).value) << row.metric;
 }
 
+/// OLMo 2 has no norm before its branches, Gemma 2 has one before and one behind each.
+TEST(Run, TheReasonOfAMissingEstimateIsThatOfThePlacement) {
+    for (const auto& [model, why] :
+         {std::pair("random:olmo-2-1b", "the attention branch is normalised"),
+          {"random:gemma-2-2b", "pre-norm"},
+          {"random:gpt2", "pre-norm"},
+          {"random:pythia-70m", "pre-norm"}}) {
+        RunOptions options;
+        options.subject.model = std::string(model) + ",layers=1,d=16,heads=2,ffn=16,vocab=32";
+        options.tokens = 6;
+        const RunResult result = run(options);
+        for (const char* metric : {"est1", "est2"}) {
+            const auto row = result.table.find({.layer = 0, .stage = "attn"}, metric);
+            ASSERT_TRUE(row) << metric;
+            EXPECT_FALSE(row->value) << metric;
+            EXPECT_EQ(row->note, why) << model;
+        }
+    }
+}
+
 TEST(Run, MemoryChangesNoNumber) {
     RunOptions options = options_for(tiny_gpt, 40);
     const std::vector<MetricRow> roomy = run(options).table.metrics();

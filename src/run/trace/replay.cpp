@@ -439,7 +439,7 @@ class Replay {
                                 .residual = in,
                                 .a2 = gain.value_or(std::nan("")),
                                 .memory = whole,
-                                .pre_norm = placement_ != NormPlacement::post,
+                                .pre_norm = normed_first(placement_),
                                 .why_no_estimate = normed_branch
                                                        ? "the attention branch is normalised"
                                                    : gain ? nullptr
