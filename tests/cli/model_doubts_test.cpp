@@ -211,6 +211,27 @@ TEST_F(ModelDoubts, LayerTypesThatContradictAPatternAreRefused) {
     EXPECT_THAT(description(), HasSubstr("a sliding window in 1 layers"));
 }
 
+/// Versions of Transformers disagree in which layers of Qwen's mixtures slide.
+TEST_F(ModelDoubts, WindowsOfAMixtureOfQwenNeedTheListOfTheirLayers) {
+    for (const auto& [name, others] : {std::pair("qwen2-moe", "below it with even numbers"),
+                                       {"qwen3-moe", "from max_window_layers = 1 on, or in all"}}) {
+        open(name);
+        without("layer_types");
+        config.set("sliding_window", 3).set("max_window_layers", 1);
+        config.set("use_sliding_window", false);
+        EXPECT_THAT(description(), Not(HasSubstr("a sliding window in"))) << name;
+        config.set("use_sliding_window", true);
+        EXPECT_THAT(refused(), HasSubstr("layers from max_window_layers = 1 on")) << name;
+        EXPECT_THAT(refused(), HasSubstr(others)) << name;
+        EXPECT_THAT(refused(), HasSubstr("list layer_types")) << name;
+        Json::Array types;
+        for (Index l = 0; l < config["num_hidden_layers"].integer(); ++l)
+            types.emplace_back(l == 0 ? "sliding_attention" : "full_attention");
+        config.set("layer_types", types);
+        EXPECT_THAT(description(), HasSubstr("a sliding window in 1 layers")) << name;
+    }
+}
+
 /// The library's DeepSeek V2 has no such key.
 TEST_F(ModelDoubts, AnInterleavingThatTheLibraryDoesNotReadHasNoEffect) {
     open("deepseek-v2");

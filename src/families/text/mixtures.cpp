@@ -52,13 +52,20 @@ void refuse_dense_layers(Reader& r) {
     r.only({"mlp_only_layers"}, Json::Array());
     r.value({"intermediate_size"});  // of layers without experts
 }
-void read_qwen_window(Reader& r) {
+/// Versions of Transformers slide in other layers: `now` are those of the later ones, in words.
+void read_qwen_window(Reader& r, std::string_view now) {
     const bool on = r.switch_said({"use_sliding_window"}).value_or(false) &&
                     !r.value({"sliding_window"}).is_null();
     r.value({"sliding_window"});
     const bool told = !r.value({"max_window_layers"}).is_null(),
                listed = !r.value({"layer_types"}).is_null();
     const Index first = on && (told || !listed) ? r.count({"max_window_layers"}, 28) : 0;
+    if (on && !listed)
+        r.refuse(fmt::format(
+            "use_sliding_window is true without layer_types: versions of Transformers slide in the "
+            "layers from max_window_layers = {} on, or {}; list layer_types, or set "
+            "use_sliding_window to false for samples of no more than sliding_window tokens",
+            first, now));
     set_windows(
         r, on ? r.count({"sliding_window"}, 4096) : 0, [first](Index l) { return l >= first; },
         true);
@@ -84,14 +91,14 @@ void read_qwen2(Reader& r) {
         b.ffn.experts.shared = width;
         b.ffn.experts.shared_gate = true;
     }
-    read_qwen_window(r);
+    read_qwen_window(r, "in those below it with even numbers");
 }
 void read_qwen3(Reader& r) {
     read_experts(r, "num_experts", "layers.0.mlp.gate.weight", 8);
     set_renormalised(r.spec, r.flag({"norm_topk_prob"}, false));
     refuse_dense_layers(r);
     read_attention_bias(r);
-    read_qwen_window(r);
+    read_qwen_window(r, "in all");
 }
 void read_olmoe(Reader& r) {
     read_experts(r, "num_experts", "layers.0.mlp.gate.weight", 8);
