@@ -203,6 +203,26 @@ std::unique_ptr<Checkpoint> open_shards(const fs::path& path) {
     return listed;
 }
 
+namespace {
+
+/// Refuses a folder without a checkpoint that is known as something else.
+void refuse_foreign_folder(const fs::path& directory) {
+    std::error_code failed;
+    if (fs::exists(directory / "model_index.json", failed))
+        refuse(
+            directory.string(),
+            "is a pipeline of diffusers, whose parts no family is. Save the states and maps of a "
+            "pass of one part as hidden_states.L and attentions.L.");
+    for (const auto& entry : fs::directory_iterator(directory, failed))
+        if (entry.path().extension() == ".onnx")
+            refuse(
+                directory.string(),
+                fmt::format("holds an ONNX model ({}) and no checkpoint. Use the original model.",
+                            entry.path().filename().string()));
+}
+
+}  // namespace
+
 std::unique_ptr<Checkpoint> open_directory(const fs::path& directory) {
     for (const std::string_view name : known_names) {
         const fs::path file = directory / name;
@@ -226,6 +246,7 @@ std::unique_ptr<Checkpoint> open_directory(const fs::path& directory) {
     if (files.size() == 1 || are_one_gguf(files)) return open_file(files.front());
     if (files.empty()) files = tensorflow_indices(directory);
     if (files.size() == 1) return open_tensorflow(files.front());
+    if (files.empty()) refuse_foreign_folder(directory);
     std::vector<std::string> names;
     for (const fs::path& file : files)
         if (names.size() < 8) names.push_back(file.filename().string());

@@ -85,6 +85,15 @@ bool is_pickle(std::string_view head) {
            is_ascii(head.substr(end + 1, next - end - 1)) && next + 1 < head.size();
 }
 
+/// A message of protocol buffers: the version of the format, from 3 on, then the name or the
+/// version of what wrote it, its domain, the graph, or a set of operators.
+bool is_onnx(std::string_view head) {
+    constexpr std::string_view next = "\x12\x1a\x22\x3a\x42";
+    constexpr char newest = 64;
+    return head.size() > 8 && head[0] == '\x08' && head[1] >= 3 && head[1] <= newest &&
+           next.find(head[2]) != std::string_view::npos;
+}
+
 bool is_text(std::string_view head) {
     return std::all_of(head.begin(), head.end(), [](char c) {
         return static_cast<unsigned char>(c) >= ' ' || c == '\n' || c == '\r' || c == '\t';
@@ -151,6 +160,7 @@ std::string looks_like(Bytes bytes) {
                    : "is text, expected a checkpoint. Check the path.";
     if (head.size() > 8 && head.substr(4, 4) == "TFL3")
         return "is a TensorFlow Lite model, expected a checkpoint. Use the original model.";
+    if (is_onnx(head)) return "is an ONNX model, expected a checkpoint. Use the original model.";
     return "is not in a known checkpoint format (safetensors, PyTorch, NumPy). Check the path, and "
            "whether the download is complete.";
 }

@@ -147,6 +147,12 @@ TEST_F(ModelDoubts, ANetworkOfAnotherKindIsToldByName) {
         {"an encoder-decoder", "decoder.blocks.0.cross_attn.query.weight", {8, 8}},
         {"the two towers of CLIP", "text_model.encoder.layers.0.self_attn.q_proj.weight", {8, 8}},
         {"the two towers of CLIP", "transformer.resblocks.0.attn.in_proj_weight", {24, 8}},
+        {"T5 or the encoder of one", "encoder.block.0.layer.0.SelfAttention.q.weight", {8, 8}},
+        {"wav2vec 2.0", "wav2vec2.feature_extractor.conv_layers.0.conv.weight", {8, 1, 10}},
+        {"the U-Net", "down_blocks.0.attentions.0.transformer_blocks.0.attn1.to_q.weight", {8, 8}},
+        {"the U-Net",
+         "model.diffusion_model.input_blocks.1.1.transformer_blocks.0.attn1.to_q.weight",
+         {8, 8}},
         {"a state-space model", "backbone.layers.0.mixer.A_log", {8, 4}},
         {"a recurrent network", "blocks.0.att.time_mix_k", {1, 1, 8}},
         {"a recurrent network", "weight_hh_l0", {16, 4}},
@@ -164,6 +170,35 @@ TEST_F(ModelDoubts, ANetworkOfAnotherKindIsToldByName) {
         EXPECT_THAT(found.err, HasSubstr("hidden_states.L")) << name;
         EXPECT_THAT(found.err, Not(HasSubstr("--map"))) << name;
     }
+}
+
+/// What torch.nn.utils computes of its convolution of positions is not what keeps it from being
+/// run.
+TEST_F(ModelDoubts, AModelOfSoundIsToldBeforeItsParametrizations) {
+    const std::vector<float> row(8, 0.5f);
+    const std::vector<NamedArray> named = {
+        {"encoder.pos_conv_embed.conv.weight_g", {8}, row, {}},
+        {"feature_extractor.conv_layers.0.conv.weight", {8, 1, 1}, row, {}}};
+    write_safetensors(folder / "sound.safetensors", named, {});
+    const Finished found = tsdiag(folder, {"probe", "sound.safetensors", "--no-report"});
+    EXPECT_EQ(found.code, 1);
+    EXPECT_THAT(found.err, HasSubstr("looks like wav2vec 2.0"));
+}
+
+TEST_F(ModelDoubts, FoldersOfOtherLibrariesAreToldByName) {
+    const auto refused_folder = [&](const std::string& name) {
+        const Finished found = tsdiag(folder, {"probe", name, "--no-report"});
+        EXPECT_EQ(found.code, 1) << name;
+        expect_one_sentence(found.err);
+        return found.err;
+    };
+    std::filesystem::create_directories(folder / "onnx");
+    write_file(folder / "onnx/config.json", "{}");
+    write_file(folder / "onnx/model.onnx", std::string("\x08\x08\x12\x07pytorch\x1a\x05", 12));
+    EXPECT_THAT(refused_folder("onnx"), HasSubstr("holds an ONNX model (model.onnx)"));
+    std::filesystem::create_directories(folder / "pipeline/unet");
+    write_file(folder / "pipeline/model_index.json", "{}");
+    EXPECT_THAT(refused_folder("pipeline"), HasSubstr("is a pipeline of diffusers"));
 }
 
 /// Versions of Transformers read the one or the other; gelu is the name of the first files.

@@ -35,6 +35,18 @@ constexpr std::string_view state_space =
 constexpr std::string_view recurrent =
     "looks like a recurrent network, which has no map of its tokens and which no family is; save "
     "the states of a pass as hidden_states.L";
+constexpr std::string_view t5 =
+    "looks like T5 or the encoder of one, which no family is; save the states and maps of a pass "
+    "as "
+    "hidden_states.L and attentions.L";
+constexpr std::string_view of_sound =
+    "looks like wav2vec 2.0 or one of its kind (HuBERT, WavLM), whose input is sound, which no "
+    "family takes; save the states and maps of a pass as hidden_states.L and attentions.L";
+constexpr std::string_view u_net =
+    "looks like the U-Net or the autoencoder of a diffusion model, whose attention stands between "
+    "convolutions and which no family is; save the states and maps of a pass as hidden_states.L "
+    "and "
+    "attentions.L";
 constexpr std::string_view convolutional =
     "looks like a convolutional network, which no family is; save the states of a pass as "
     "hidden_states.L, a row for each position";
@@ -54,6 +66,8 @@ constexpr std::array signs{
          "hook_resid_post behind them, and attn.hook_pattern as attentions.L"},
     Sign{"blocks.0.attn.hook_", Sign::at_start,
          "is a cache of TransformerLens; save blocks.L.attn.hook_pattern as attentions.L"},
+    // Before what is said of the weights of its convolution of positions.
+    Sign{"feature_extractor.conv_layers.", Sign::anywhere, of_sound},
     Sign{".base_layer.", Sign::anywhere,
          "is a model with an adapter that is not merged; save the result of "
          "merge_and_unload"},
@@ -69,6 +83,9 @@ constexpr std::array signs{
     Sign{".EncDecAttention.", Sign::anywhere, two_stacks},   // T5
     Sign{".encoder_attn.", Sign::anywhere, two_stacks},      // BART, Marian, Whisper, fairseq
     Sign{".cross_attn.query.", Sign::anywhere, two_stacks},  // Whisper's own
+    Sign{".SelfAttention.", Sign::anywhere, t5},
+    Sign{"down_blocks.", Sign::anywhere, u_net},   // of diffusers
+    Sign{"input_blocks.", Sign::anywhere, u_net},  // of its authors
     Sign{"text_model.encoder.layers.", Sign::anywhere, two_towers},
     Sign{"transformer.resblocks.", Sign::anywhere, two_towers},  // OpenAI's and OpenCLIP's
     Sign{".A_log", Sign::at_end, state_space},
