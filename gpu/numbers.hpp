@@ -1,5 +1,6 @@
 #pragma once
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <map>
 #include <memory>
@@ -123,12 +124,17 @@ class Numbers {
             all.flags += page->used_.flags;
             all.results += page->used_.results;
         }
-        usual_ = {std::max(all.counters, usual_.counters / 2),
-                  std::max(all.flags, usual_.flags / 2), std::max(all.results, usual_.results / 2)};
+        last_[turn_++ % last_.size()] = all;
+        usual_ = {};
+        for (const Sizes& one : last_)
+            usual_ = {std::max(usual_.counters, one.counters), std::max(usual_.flags, one.flags),
+                      std::max(usual_.results, one.results)};
         open_.clear();
     }
 
     std::vector<std::shared_ptr<Page>> open_;
+    std::array<Sizes, 8> last_ = {};  ///< of the last copies; those of a layer differ
+    std::size_t turn_ = 0;
     Sizes usual_;
 };
 

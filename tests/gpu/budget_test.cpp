@@ -224,8 +224,8 @@ INSTANTIATE_TEST_SUITE_P(
                            [](Index l, Index s) { return probed(l, s, {"core"}); },
                            {.kernels = 16,
                             .products = 8,
-                            .allocations = 25,
-                            .downloads = 5,
+                            .allocations = 23,
+                            .downloads = 4,
                             .waits = 1,
                             .down = 15304}},
                     Budget{"iterated",  // core, as of more tokens
