@@ -466,6 +466,25 @@ class DeviceBackend final : public Backend {
         });
     }
 
+    Later<std::vector<double>> row_distances(View a) const override {
+        const auto count = std::size_t(a.shape.batch);
+        if (!begin(a)) return std::vector<double>(count);
+        const Numbers::Slice found = Numbers::of_thread().flags(count);
+        gpu::row_distances(found.device_as<Counter>(), a);
+        return Later<std::vector<double>>(
+            [found, count] { return std::vector<double>(found.host(), found.host() + count); });
+    }
+    Later<std::vector<double>> tridiagonals(View a) const override {
+        if (a.shape.rows > most_tridiagonal)
+            throw BrokenInvariant("more rows of a symmetric matrix than a kernel takes");
+        if (!begin(a)) return std::vector<double>();
+        const auto count = std::size_t(a.shape.batch * (2 * a.shape.rows - 1));
+        const Numbers::Slice found = Numbers::of_thread().results(count);
+        gpu::tridiagonals(found.device(), a);
+        return Later<std::vector<double>>(
+            [found, count] { return std::vector<double>(found.host(), found.host() + count); });
+    }
+
     std::optional<std::size_t> dense_workspace(Index n) const override {
         select(index_);
         try {

@@ -191,7 +191,8 @@ T from_lane(T value, unsigned lane) {
 
 }  // namespace tsdiag::gpu::emulator
 
-using std::cos, std::erf, std::exp, std::expm1, std::log, std::sin, std::sqrt, std::tanh;
+using std::copysign, std::cos, std::erf, std::exp, std::expm1, std::hypot, std::log, std::sin,
+    std::sqrt, std::tanh;
 
 #define __global__
 #define __device__

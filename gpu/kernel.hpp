@@ -163,17 +163,23 @@ struct Minimum {
 };
 
 /// Reduces the values of all threads; every thread of the block gets the result.
-template <class V, class Combine>
+template <int threads = block_size, class V, class Combine>
 __device__ V block_reduce(V value, Combine combine) {
-    __shared__ V of_warp[block_size / warp_size];
+    __shared__ V of_warp[threads / warp_size];
     for (int mask = warp_size / 2; mask > 0; mask /= 2)
         value = combine(value, __shfl_xor_sync(0xFFFFFFFFU, value, mask));
     if (threadIdx.x % warp_size == 0) of_warp[threadIdx.x / warp_size] = value;
     __syncthreads();
     V all = of_warp[0];
-    for (int w = 1; w < block_size / warp_size; ++w) all = combine(all, of_warp[w]);
+    for (int w = 1; w < threads / warp_size; ++w) all = combine(all, of_warp[w]);
     __syncthreads();  // before of_warp is overwritten
     return all;
+}
+
+/// Every lane gets it.
+__device__ __forceinline__ double warp_sum(double s) {
+    for (int mask = warp_size / 2; mask > 0; mask /= 2) s += __shfl_xor_sync(0xFFFFFFFFU, s, mask);
+    return s;
 }
 
 struct Range {

@@ -127,6 +127,19 @@ void extend_basis(View basis, View column, View image, Index centred);
 /// parts: 3 parts_of_sum(rows cols) a batch.
 void survey(double* out, double* parts, Counter* counters, View a);
 
+// dense.cu
+/// What a launch computes, where that is no multiple of its operands (requests.hpp).
+struct Work {
+    double count;
+    double elements() const { return count; }
+};
+/// Backend::tridiagonals, n at most `most_tridiagonal`.
+constexpr Index most_tridiagonal = Backend::most_tridiagonal;
+void tridiagonals(double* out, View a);
+/// largest[b], initially 0: the bits of Backend::row_distances.
+constexpr Index tiles_of_rows(Index rows) { return (rows + 31) / 32; }
+void row_distances(Counter* largest, View a);
+
 // statistics.cu
 /// The fields of RowStatistics.
 struct RowFields {

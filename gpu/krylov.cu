@@ -7,11 +7,6 @@ namespace {
 constexpr int warps_of_block = block_size / warp_size;
 constexpr double rounding = std::numeric_limits<double>::epsilon();
 
-__device__ double warp_sum(double s) {
-    for (int mask = warp_size / 2; mask > 0; mask /= 2) s += __shfl_xor_sync(0xFFFFFFFFU, s, mask);
-    return s;
-}
-
 /// f(j) of j < n by one warp, in this order in each lane.
 template <class F>
 __device__ double warp_sum_over(Index n, F f) {

@@ -11,7 +11,7 @@ namespace tsdiag::gpu {
 struct Requests {
     std::size_t count = 0;
     double bytes = 0;     ///< operands read and results written, each once
-    double elements = 0;  ///< of kernels: of the largest operand; of products: multiplications
+    double elements = 0;  ///< of kernels: of the largest operand, or as launched; of products: multiplications
     double seconds = 0;   ///< as measured; 0: not measured
 
     Requests operator-(const Requests& o) const {

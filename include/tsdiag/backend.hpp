@@ -219,6 +219,13 @@ class Backend {
     /// Of each: the row-major index of the first NaN or infinity; -1 where all are finite.
     virtual Later<std::vector<Index>> first_nonfinite(std::span<const View> xs) const = 0;
     virtual Later<std::vector<Survey>> survey(View a) const = 0;  ///< of each batch
+    /// max_ij sum_k |a_ik - a_jk| of each batch, to the last bit as `largest_row_distance`.
+    virtual Later<std::vector<double>> row_distances(View a) const = 0;
+    /// Of each symmetric matrix of a stack a (b, n, n) in float64, which is overwritten, a
+    /// tridiagonal one Q^T A Q: its n diagonal elements and the n - 1 beside them.  On a device n
+    /// is at most `most_tridiagonal`.
+    virtual Later<std::vector<double>> tridiagonals(View a) const = 0;
+    static constexpr Index most_tridiagonal = 1024;
 
     // Dense eigenvalue problems of one finite matrix a, (1, n, n) in float64, n >= 1.  A device
     // throws `OutOfMemory` where there is no room for the workspace.

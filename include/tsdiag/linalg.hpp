@@ -51,6 +51,13 @@ std::vector<std::complex<double>> eigenvalues(std::span<const double> a, Index n
 Sensitivity sensitivity(std::span<const double> a, Index n, std::complex<double> theta);
 /// Row-major symmetric n x n: all eigenvalues, ascending.  Throws as `eigenvalues`.  Cost O(n^3).
 std::vector<double> symmetric_eigenvalues(std::span<const double> a, Index n);
+/// Of each batch of symmetric matrices (b, n, n) in float64, contiguous, which are overwritten: all
+/// eigenvalues, ascending.  Of n up to `Backend::most_tridiagonal` a device reduces all at once and
+/// 2 n numbers of each leave it; none of a matrix with a non-finite entry, and where its library
+/// did not converge.
+std::vector<std::vector<double>> symmetric_eigenvalues(const Tensor& stack);
+/// Row-major symmetric n x n, of which the lower triangle is read: `Backend::tridiagonals`.
+std::vector<double> tridiagonal_of(std::vector<double> a, Index n);
 /// Row-major m x n: singular values in descending order.  Cost O(mn min(m,n)).
 std::vector<double> singular_values(std::span<const double> a, Index m, Index n);
 

@@ -10,7 +10,9 @@
 #include "runtime.hpp"
 #include "support/near.hpp"
 #include "tsdiag/attention.hpp"
+#include "tsdiag/error.hpp"
 #include "tsdiag/gradient.hpp"
+#include "tsdiag/linalg.hpp"
 #include "tsdiag/ops.hpp"
 #include "tsdiag/random.hpp"
 
@@ -801,6 +803,81 @@ TEST_P(EveryKernel, SquaresAndTraces) {
     auto found = device().squares_and_traces(a.device.view()),
          expected = cpu().squares_and_traces(a.host.view());
     expect_near(found.get(), expected.get(), 1e-12, "squares and traces");
+}
+
+/// Sums of a pair are in the order of the CPU's.
+TEST_P(EveryKernel, DistancesOfRowsAreThoseOfTheCpuToTheLastBit) {
+    for (const Index rows : {1, 2, 31, 33, 70})
+        for (const Index cols : {1, 3, 4, 31, 33, 67}) {
+            const Both a = drawn({3, rows, cols}, GetParam(), 1);
+            EXPECT_EQ(device().row_distances(a.device.view()).get(),
+                      cpu().row_distances(a.host.view()).get())
+                << rows << " x " << cols;
+            if (cols <= 4 || rows <= 2) continue;
+            const auto inner = [&](const Tensor& x) {
+                const Tensor part = x.col_range(1, cols - 2).row_range(1, rows - 1);
+                return part.backend().row_distances(part.view()).get();
+            };
+            EXPECT_EQ(inner(a.device), inner(a.host)) << rows << " x " << cols;
+        }
+    const Tensor equal = affine(zeros(device(), {2, 40, 9}, GetParam()), 0, 3);
+    EXPECT_EQ(device().row_distances(equal.view()).get(), std::vector<double>(2, 0.0));
+}
+
+TEST(SymmetricEigenvalues, OfAStackAreThoseOfTheCpu) {
+    std::string why;
+    if (gpu::count_devices(why) == 0) GTEST_SKIP() << why;
+    for (const Index n : {1, 2, 3, 5, 32, 65, 130})
+        for (const double scale : {1.0, 0x1p-400, 0x1p400}) {
+            const auto size = std::size_t(n * n);
+            std::vector<double> all(4 * size, 0.0);  // any, diagonal, of rank one, 0
+            Rng(3, std::uint64_t(n)).fill_normal(std::span<double>(all).first(size), 0, 1);
+            for (Index i = 0; i < n; ++i)
+                for (Index j = 0; j <= i; ++j) {
+                    const auto at = std::size_t(i * n + j), across = std::size_t(j * n + i);
+                    all[at] = all[across] = scale * all[at];
+                    all[2 * size + at] = all[2 * size + across] = scale;
+                    if (i == j) all[size + at] = scale * double(i % 3);
+                }
+            const auto on = [&](const Backend& backend) {
+                return Tensor::from_host(backend, {4, n, n}, std::span<const double>(all),
+                                         Type::f64);
+            };
+            const auto found = symmetric_eigenvalues(on(device())),
+                       expected = symmetric_eigenvalues(on(cpu()));
+            ASSERT_EQ(found.size(), 4);
+            for (std::size_t b = 0; b < 4; ++b) {
+                const auto one = std::span(all).subspan(b * size, size);
+                EXPECT_EQ(expected[b], symmetric_eigenvalues(one, n)) << b;
+                double norm = 0;
+                for (const double e : one) norm = std::hypot(norm, e);
+                ASSERT_EQ(found[b].size(), std::size_t(n));
+                for (std::size_t i = 0; i < std::size_t(n); ++i)
+                    EXPECT_NEAR(found[b][i], expected[b][i],
+                                double(n) * std::numeric_limits<double>::epsilon() * norm)
+                        << b << ", n = " << n;
+            }
+        }
+}
+
+TEST(SymmetricEigenvalues, OfAMatrixThatIsNotFiniteAreNone) {
+    std::string why;
+    if (gpu::count_devices(why) == 0) GTEST_SKIP() << why;
+    std::vector<double> all(3 * 9, 0.0);
+    for (std::size_t i = 0; i < 27; i += 4) all[i] = double(i);
+    const auto found = [&] {
+        return symmetric_eigenvalues(
+            Tensor::from_host(device(), {3, 3, 3}, std::span<const double>(all), Type::f64));
+    };
+    const auto before = found();
+    all[10] = all[12] = NAN;
+    const auto after = found();
+    EXPECT_EQ(after[0], before[0]);
+    EXPECT_TRUE(after[1].empty());
+    EXPECT_EQ(after[2], before[2]);
+    EXPECT_THROW(device().tridiagonals(
+                     zeros(device(), {1, Backend::most_tridiagonal + 1, 1025}, Type::f64).view()),
+                 BrokenInvariant);
 }
 
 TEST(Products, OfRoundedFactorsAreNearTheExactOnes) {

@@ -13,6 +13,7 @@
 #include "tsdiag/error.hpp"
 #include "tsdiag/linalg.hpp"
 #include "tsdiag/ops.hpp"
+#include "tsdiag/parallel.hpp"
 #include "ulp.hpp"
 
 namespace tsdiag {
@@ -171,10 +172,11 @@ Sensitivity sensitivity(std::span<const double> a, Index n, std::complex<double>
         .sensitivity;
 }
 
-std::vector<double> symmetric_eigenvalues(std::span<const double> a, Index n) {
-    std::vector<double> finite = finite_copy(a, n, n, "symmetric_eigenvalues");
-    if (finite.empty()) return {};
-    symmetric::Tridiagonal t = symmetric::reduce(std::move(finite), n);
+namespace {
+
+/// Ascending.
+std::vector<double> eigenvalues_of(symmetric::Tridiagonal t) {
+    const Index n = std::ssize(t.diagonal);
     // Eigen's test for a negligible element means numbers near 1.
     double top = 0;
     for (const std::vector<double>* part : {&t.diagonal, &t.off})
@@ -189,6 +191,41 @@ std::vector<double> symmetric_eigenvalues(std::span<const double> a, Index n) {
     std::vector<double> values(solver.eigenvalues().begin(), solver.eigenvalues().end());
     for (double& e : values) e = std::ldexp(e, exponent);
     return values;
+}
+
+}  // namespace
+
+std::vector<double> symmetric_eigenvalues(std::span<const double> a, Index n) {
+    std::vector<double> finite = finite_copy(a, n, n, "symmetric_eigenvalues");
+    if (finite.empty()) return {};
+    return eigenvalues_of(symmetric::reduce(std::move(finite), n));
+}
+
+std::vector<double> tridiagonal_of(std::vector<double> a, Index n) {
+    if (n == 0) return {};
+    symmetric::Tridiagonal t = symmetric::reduce(std::move(a), n);
+    t.diagonal.insert(t.diagonal.end(), t.off.begin(), t.off.end());
+    return std::move(t.diagonal);
+}
+
+std::vector<std::vector<double>> symmetric_eigenvalues(const Tensor& stack) {
+    const Index n = stack.rows(), count = stack.batch();
+    const Backend& backend = stack.backend();
+    auto out = std::vector<std::vector<double>>(std::size_t(count));
+    if (n == 0) return out;
+    if (!backend.host_memory() && n > Backend::most_tridiagonal) {
+        for (Index b = 0; b < count; ++b)
+            out[std::size_t(b)] = backend.symmetric_eigenvalues(stack.batch_range(b, 1).view())
+                                      .value_or(std::vector<double>());
+        return out;
+    }
+    const std::vector<double> all = backend.tridiagonals(stack.view()).get();
+    in_parallel(count, [&](Index b) {
+        const auto own = all.begin() + b * (2 * n - 1);
+        if (!std::all_of(own, own + 2 * n - 1, [](double e) { return std::isfinite(e); })) return;
+        out[std::size_t(b)] = eigenvalues_of({{own, own + n}, {own + n, own + 2 * n - 1}});
+    });
+    return out;
 }
 
 std::vector<double> singular_values(std::span<const double> a, Index m, Index n) {

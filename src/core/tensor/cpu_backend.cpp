@@ -21,6 +21,7 @@
 #include "tsdiag/error.hpp"
 #include "tsdiag/linalg.hpp"
 #include "tsdiag/memory.hpp"
+#include "tsdiag/parallel.hpp"
 #include "tsdiag/random.hpp"
 
 namespace tsdiag {
@@ -644,6 +645,22 @@ class CpuBackend final : public Backend {
         return out;
     }
 
+    Later<std::vector<double>> row_distances(View a) const override {
+        std::vector<double> out(std::size_t(a.shape.batch));
+        in_parallel(a.shape.batch,
+                    [&](Index b) { out[std::size_t(b)] = largest_row_distance(of_batch(a, b)); });
+        return out;
+    }
+    Later<std::vector<double>> tridiagonals(View a) const override {
+        const Index n = a.shape.rows;
+        std::vector<double> out(std::size_t(a.shape.batch * std::max<Index>(0, 2 * n - 1)));
+        in_parallel(a.shape.batch, [&](Index b) {
+            std::ranges::copy(tridiagonal_of(elements(of_batch(a, b)), n),
+                              out.begin() + b * (2 * n - 1));
+        });
+        return out;
+    }
+
     std::optional<std::size_t> dense_workspace(Index n) const override {
         return std::size_t(8 * n * n) * sizeof(double);  // of the QR algorithm, and the copies
     }
@@ -658,6 +675,11 @@ class CpuBackend final : public Backend {
     }
 
   private:
+    static View of_batch(View a, Index b) {
+        typed(a, [&]<class T>(T) { a.data = a.row<T>(b, 0); });
+        a.shape.batch = 1;
+        return a;
+    }
     std::vector<double> elements(const View& a) const {
         auto all = std::vector<double>(std::size_t(a.shape.count()));
         download(all.data(), a);
