@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "support.hpp"
+#include "tsdiag/error.hpp"
 #include "tsdiag/linalg.hpp"
 #include "tsdiag/ops.hpp"
 
@@ -27,12 +28,20 @@ double entropy(std::span<const double> s) {
     return entropy;
 }
 
-/// The roots of the eigenvalues of the smaller of X X^T and X^T X, in host memory; none where their
-/// rounding errors may change the entropy by more than `allowed_change`: products and solver
-/// change an eigenvalue by about eps |X|_F^2, which for a small one is much of its root.
-std::optional<std::vector<double>> by_gram(const Tensor& x) {
-    const Tensor gram = matmul(x, x, x.rows() <= x.cols() ? Transpose::second : Transpose::first);
-    std::vector<double> s = symmetric_eigenvalues(gram.to_host<double>(), gram.rows());
+/// Each x in float64, divided by a power of two.
+Tensor scaled(const Tensor& x) { return cast(without_exponents(x, exponents_of(x)), Type::f64); }
+
+/// The eigenvalues of the smaller of X X^T and X^T X of each x; empty where a device has none.
+std::vector<std::vector<double>> squares_of(const Tensor& x) {
+    return symmetric_eigenvalues(
+        matmul(x, x, x.rows() <= x.cols() ? Transpose::second : Transpose::first));
+}
+
+/// The roots of the eigenvalues `s`; none where their rounding errors may change the entropy by
+/// more than `allowed_change`: products and solver change an eigenvalue by about eps |X|_F^2, which
+/// for a small one is much of its root.
+std::optional<std::vector<double>> by_gram(std::vector<double> s) {
+    if (s.empty()) return std::nullopt;
     double squares = 0, sum = 0, change = 0;
     for (double& v : s) {
         v = std::max(0.0, v);
@@ -57,21 +66,32 @@ class EffectiveRank final : public Probe {
     void on_hidden(const Hidden& e, const StateMoments& m, Sink& out) override {
         if (e.stage != "out") return;
         const Place at = {.layer = e.layer, .stage = std::string(e.stage)};
-        out.scalar(at, "effective_rank", value(e.x, m));
+        out.scalar(at, "effective_rank", value(e, m));
     }
 
   private:
     /// Cost: the singular values of X, O(n d min(n, d)), and a third of it where they are far
     /// enough from 0 to be roots.
-    Value value(const Tensor& x, const StateMoments& m) const {
+    Value value(const Hidden& e, const StateMoments& m) const {
+        const Tensor& x = e.x;
         if (m.squared == 0) return undefined("X = 0");
         if (!std::isfinite(m.squared)) return narrow(m.squared);
         if (std::min(x.rows(), x.cols()) > largest_side && !by_name_)
             return undefined("more than 1024 tokens and features, and not requested by name");
-        const Tensor scaled = cast(without_exponent(x, exponent_of(x)), Type::f64);
-        if (const auto s = scaled.backend().host_memory() ? by_gram(scaled) : std::nullopt)
-            return std::exp(entropy(*s));
-        return std::exp(entropy(singular_values(scaled.to_host<double>(), x.rows(), x.cols())));
+        if (const auto s = by_gram(squares(e))) return std::exp(entropy(*s));
+        return std::exp(entropy(singular_values(scaled(x).to_host<double>(), x.rows(), x.cols())));
+    }
+
+    /// The first sample that asks has those of all found.
+    static std::vector<double> squares(const Hidden& e) {
+        if (e.together && !e.together->squares) try {
+                e.together->squares = squares_of(scaled(e.together->x));
+            } catch (const OutOfMemory&) {
+                if (e.together->x.batch() == 1) throw;
+                note_shortage("the effective ranks of samples were found one by one");
+            }
+        if (!e.together || !e.together->squares) return squares_of(scaled(e.x)).front();
+        return (*e.together->squares)[std::size_t(e.sample)];
     }
 
     bool by_name_;

@@ -2,6 +2,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <typeindex>
@@ -13,12 +14,23 @@
 /// The events of a running model.  No activation is kept: the events are the trace.
 namespace tsdiag {
 
+/// The states of several samples, and what was found for all of them at once.
+struct StatesTogether {
+    Tensor x;  ///< (samples, n, d)
+    /// Of X X^T, or of X^T X where that is smaller, each X divided by 2^`exponents_of`: all
+    /// eigenvalues, ascending.
+    std::optional<std::vector<std::vector<double>>> squares = {};
+};
+
 /// A state of one sample.  Stage names: docs/metrics.md "Stages of one layer".
 struct Hidden {
     Index layer = 0;
     std::string_view stage;
     std::string_view pred;  ///< the stage that xi, r at this stage are measured from; empty: none
     const Tensor& x;        ///< (1, n, d)
+    /// On a device: the states of all samples, and which of them x is.
+    StatesTogether* together = nullptr;
+    Index sample = 0;
 };
 
 /// Rows of P of one layer, as the forward pass makes them.

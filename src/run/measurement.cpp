@@ -194,15 +194,18 @@ void Measurement::hear_what_waits() {
     const auto states = std::exchange(waiting_states_, {});
     auto rows = std::exchange(waiting_rows_, {});
     auto moments = std::exchange(moments_, {});
-    for (const WaitingStates& w : states)
+    for (const WaitingStates& w : states) {
+        StatesTogether together{w.x};
         for (Index s = 0; s < w.x.batch(); ++s) {
             sample_ = w.first + s;
             now().layer = w.layer;
             report_progress(w.layer);
             const Tensor x = w.x.batch_range(s, 1);
             if (moments)
-                hear({w.layer, w.stage, w.pred, x}, moments->get()[w.moments + std::size_t(s)]);
+                hear({w.layer, w.stage, w.pred, x, &together, s},
+                     moments->get()[w.moments + std::size_t(s)]);
         }
+    }
     for (WaitingRows& w : rows) {
         const Index heads = w.block.p.batch() / w.samples;
         for (Index s = 0; s < w.samples; ++s) {

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -17,6 +18,7 @@
 #include "tsdiag/families.hpp"
 #include "tsdiag/model.hpp"
 #include "tsdiag/ops.hpp"
+#include "tsdiag/probe.hpp"
 #include "tsdiag/run.hpp"
 #include "tsdiag/weights.hpp"
 
@@ -123,10 +125,10 @@ std::string text_of(const Requests& all) {
 
 /// A layer of BERT's kind.
 Requests probed(Index layers, Index samples, const std::vector<std::string>& metrics,
-                const std::string& spectra = "auto") {
+                const std::string& spectra = "auto", Index tokens = 12) {
     const Drawn drawn(fmt::format("bert-base,d=16,heads=2,ffn=32,layers={},vocab=9", layers));
     const Model model = drawn.model();
-    const std::vector<Input> in = inputs(samples, 12, 16);
+    const std::vector<Input> in = inputs(samples, tokens, 16);
     RunOptions options;
     options.probes = metrics;
     options.spectra = spectra;
@@ -237,10 +239,72 @@ INSTANTIATE_TEST_SUITE_P(
                             .waits = 1,
                             .down = 38080},
                            true},
+                    Budget{"ranks",  // all samples at once
+                           [](Index l, Index s) { return probed(l, s, {"effective_rank"}); },
+                           {.kernels = 10,
+                            .products = 7,
+                            .allocations = 17,
+                            .downloads = 2,
+                            .waits = 1,
+                            .down = 3440}},
                     Budget{"training",
                            [](Index l, Index s) { return trained(l, s, 12); },
                            {.kernels = 22, .products = 18, .allocations = 42, .down = 304}}),
     [](const auto& test) { return test.param.name; });
+
+Index copied_of(Index tokens, const char* metric) {
+    return probed(2, 3, {metric}, "auto", tokens).at("bytes down");
+}
+
+TEST(EffectiveRank, CopiesTwoNumbersOfATokenAndNothingOfTheState) {
+    for (const Index n : {6, 12})
+        EXPECT_EQ(copied_of(n, "effective_rank") - copied_of(n, "fro"),
+                  2 * 3 * (2 * n - 1) * Index(sizeof(double)))
+            << n;
+}
+
+/// Of states that differ in scale, one of few directions (the host finds that one's) and one of 0.
+class EveryType : public testing::TestWithParam<Type> {};
+
+TEST_P(EveryType, EffectiveRanksAreThoseOfTheCpu) {
+    const ProbeEntry& entry =
+        **std::ranges::find(probes(), "rank", [](const ProbeEntry* e) { return e->name; });
+    for (const auto& [n, d] : {std::pair<Index, Index>{40, 25}, {25, 40}, {1, 7}}) {
+        const Tensor drawn = random_tensor(cpu(), {5, n, d}, Type::f64, Law::normal, Rng(7), 0, 1);
+        std::vector<double> all = drawn.to_host<double>();
+        const auto size = std::size_t(n * d);
+        for (std::size_t i = 0; i < size; ++i) {
+            all[size + i] *= 1e-15;
+            if (i % std::size_t(d) >= 2) all[2 * size + i] = 0;
+            all[3 * size + i] = 0;
+            all[4 * size + i] *= 1e15;
+        }
+        const auto found_on = [&, n = n, d = d](const Backend& backend) {
+            Table table;
+            StatesTogether together{
+                Tensor::from_host(backend, {5, n, d}, std::span<const double>(all), GetParam())};
+            StatesTogether* const shared = backend.host_memory() ? nullptr : &together;
+            for (Index s = 0; s < 5; ++s) {
+                const Tensor x = together.x.batch_range(s, 1);
+                entry.make({})->on_hidden({s, "out", "", x, shared, s}, state_moments(x), table);
+            }
+            return table;
+        };
+        const Table expected = found_on(cpu()), found = found_on(device());
+        ASSERT_EQ(found.metrics().size(), 5);
+        for (std::size_t s = 0; s < 5; ++s) {
+            const auto &one = found.metrics()[s], &other = expected.metrics()[s];
+            EXPECT_EQ(one.note, other.note);
+            ASSERT_EQ(one.value.has_value(), other.value.has_value());
+            if (!one.value) continue;
+            // Gram matrix and tridiagonal form are rounded in another order; by their rounding
+            // errors each may be off by 1e-7, or it is not used.
+            EXPECT_NEAR(*one.value, *other.value, 2e-7 * *other.value) << s;
+        }
+    }
+}
+INSTANTIATE_TEST_SUITE_P(Types, EveryType, testing::Values(Type::f32, Type::f64),
+                         [](const auto& type) { return type.param == Type::f32 ? "f32" : "f64"; });
 
 TEST(Training, CopiesANumberOfASampleAndNothingOfItsTokens) {
     const auto copied = [](const Requests& all) {
