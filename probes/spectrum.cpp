@@ -16,16 +16,6 @@ double estimate(double mean_part, double centred_part, double a2) {
     return (mean_part - centred_part) / (1 / a2 + centred_part);
 }
 
-/// The largest l1 distance of two rows of one matrix.
-double farthest_rows(const Tensor& rows) {
-    const Tensor host =
-        rows.backend().host_memory()
-            ? rows
-            : Tensor::from_host(cpu(), rows.shape(),
-                                std::span<const double>(rows.to_host<double>()), rows.type());
-    return largest_row_distance(host.view());
-}
-
 /// max_ij |P_i - P_j|_1 / 2 of each head.  Where P does not fit, it is computed for each pair of
 /// blocks of rows, which are recomputed.
 std::vector<double> coefficients(const Attention& e) {
@@ -34,11 +24,9 @@ std::vector<double> coefficients(const Attention& e) {
     const Index n = e.op.tokens(), h = e.op.heads(), block = e.op.rows_at_once(e.memory / copies);
     std::vector<double> found(std::size_t(h), 0.0);
     const auto take = [&](const Tensor& rows) {
-        for (Index k = 0; k < h; ++k) {
-            const Tensor head = contiguous(rows.batch_range(k, 1));
-            double& most = found[std::size_t(k)];
-            most = std::max(most, farthest_rows(head) / 2);
-        }
+        const std::vector<double> distances = rows.backend().row_distances(rows.view()).get();
+        for (std::size_t k = 0; k < found.size(); ++k)
+            found[k] = std::max(found[k], distances[k] / 2);
     };
     for (Index i = 0; i < n; i += block) {
         const Tensor rows = contiguous(e.op.rows(i, std::min(block, n - i)).p);

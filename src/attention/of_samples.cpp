@@ -21,10 +21,6 @@ Structure HeadsOfSample::structure() const {
     return known;
 }
 
-std::vector<Estimate> HeadsOfSample::own(const std::vector<Estimate>& all) const {
-    return {all.begin() + first_, all.begin() + first_ + heads_};
-}
-
 std::vector<std::unique_ptr<AttentionOperator>> of_each_sample(
     std::unique_ptr<AttentionOperator> all, Index samples) {
     std::vector<std::unique_ptr<AttentionOperator>> out;

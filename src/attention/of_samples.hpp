@@ -1,6 +1,7 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -16,6 +17,7 @@ struct SharedAttention {
     /// By what was sought and how: `spectra::solve`.
     using Question = std::tuple<int, double, double, std::string>;
     std::map<Question, std::vector<Estimate>> answers = {};
+    std::optional<std::vector<double>> dobrushin = {};  ///< of all heads
 };
 
 /// The heads of one sample of them.
@@ -33,7 +35,10 @@ class HeadsOfSample final : public AttentionOperator {
 
     SharedAttention& shared() const { return *shared_; }
     /// Of the answers for all heads those for its own.
-    std::vector<Estimate> own(const std::vector<Estimate>& all) const;
+    template <class Answer>
+    std::vector<Answer> own(const std::vector<Answer>& all) const {
+        return {all.begin() + first_, all.begin() + first_ + heads_};
+    }
 
   private:
     std::shared_ptr<SharedAttention> shared_;

@@ -247,6 +247,14 @@ INSTANTIATE_TEST_SUITE_P(
                             .downloads = 2,
                             .waits = 1,
                             .down = 3440}},
+                    Budget{"dobrushin",
+                           [](Index l, Index s) { return probed(l, s, {"dobrushin"}); },
+                           {.kernels = 16,
+                            .products = 8,
+                            .allocations = 22,
+                            .downloads = 3,
+                            .waits = 1,
+                            .down = 4296}},
                     Budget{"training",
                            [](Index l, Index s) { return trained(l, s, 12); },
                            {.kernels = 22, .products = 18, .allocations = 42, .down = 304}}),
@@ -261,6 +269,11 @@ TEST(EffectiveRank, CopiesTwoNumbersOfATokenAndNothingOfTheState) {
         EXPECT_EQ(copied_of(n, "effective_rank") - copied_of(n, "fro"),
                   2 * 3 * (2 * n - 1) * Index(sizeof(double)))
             << n;
+}
+
+TEST(Dobrushin, CopiesNothingOfPButItsStatistics) {
+    EXPECT_EQ(copied_of(12, "dobrushin") - copied_of(12, "entropy"),
+              copied_of(24, "dobrushin") - copied_of(24, "entropy"));
 }
 
 /// Of states that differ in scale, one of few directions (the host finds that one's) and one of 0.

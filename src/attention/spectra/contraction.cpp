@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "classes.hpp"
+#include "of_samples.hpp"
 #include "one_matrix.hpp"
 #include "stored.hpp"
 #include "tsdiag/attention.hpp"
@@ -262,9 +263,19 @@ std::vector<Contraction> stationary_norm(const AttentionOperator& p, double memo
 }
 
 std::vector<double> dobrushin(const AttentionOperator& p) {
-    const stored::Heads heads(p.matrix());
-    return stored::for_each_head<double>(
-        heads.count(), [&](Index k) { return largest_row_distance(heads[k]) / 2; });
+    if (const auto* sample = dynamic_cast<const HeadsOfSample*>(&p)) {
+        SharedAttention& shared = sample->shared();
+        if (!shared.dobrushin) shared.dobrushin = dobrushin(*shared.all);
+        return sample->own(*shared.dobrushin);
+    }
+    const Tensor& all = p.matrix();
+    const bool on_host = all.backend().host_memory();
+    if (on_host) stored::require_finite(all, 0);
+    Later<std::vector<double>> distances = all.backend().row_distances(all.view());
+    if (!on_host) stored::require_finite(all, 0);  // read together
+    std::vector<double> out = distances.get();
+    for (double& e : out) e /= 2;
+    return out;
 }
 
 }  // namespace tsdiag
