@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <set>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 #include "attention/spectra/squaring.hpp"
 #include "device_case.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/linalg.hpp"
 
 /// |lambda_2| and delta on a device against the CPU's, and the bytes that they copy to the host.
 namespace tsdiag {
@@ -396,6 +398,19 @@ TEST_F(Spectra, OfAHeadThatIsNotFiniteAreRefused) {
     const auto op = attention("softmax").make(in);
     EXPECT_THROW(second_eigenvalue(*op), NonFiniteError);
     EXPECT_THROW(centred_norm(*op), NonFiniteError);
+}
+
+/// Its library finds those of a matrix beyond what a kernel reduces.
+TEST_F(OnADevice, FindsEigenvaluesOfALongSymmetricMatrix) {
+    const Index n = Backend::most_tridiagonal + 1;
+    const Tensor x = random_tensor(cpu(), {1, n, 20}, Type::f64, Law::uniform, Rng(3), -1, 2);
+    const Tensor gram = matmul(x, x, Transpose::second);
+    const std::vector<double> expected = symmetric_eigenvalues(gram).front(),
+                              found = symmetric_eigenvalues(moved(gram)).front();
+    ASSERT_EQ(found.size(), expected.size());
+    for (std::size_t i = 0; i < found.size(); ++i)
+        EXPECT_NEAR(found[i], expected[i],
+                    double(n) * std::numeric_limits<double>::epsilon() * expected.back());
 }
 
 }  // namespace
