@@ -279,6 +279,46 @@ struct Clusters {
     Index columns(std::size_t i) const { return i == 0 ? width : columns(i - 1) / divisor; }
 };
 
+/// Images as tokens: patches, row by row.
+struct ImageSpec {
+    Index channels = 0;  ///< 0: the model takes no images
+    Index height = 0, width = 0, patch_height = 0, patch_width = 0;
+    bool channels_last = false;  ///< (p1 p2 c) order of a flattened patch: vit-pytorch
+    bool norms = false;          ///< LayerNorm before and after the patch projection
+    bool bias = true;
+    /// > 0: patches are made by so many 3 x 3 convolutions of stride 2, each with a batch norm in
+    /// inference, GELU between them, from the width / 2^(k-1) up to the width [XCIT].
+    Index convolutions = 0;
+    double norm_eps = 1e-5;  ///< of those batch norms, and of `embed.norm` of patches
+
+    Index patches() const;  ///< of an image
+};
+
+/// What makes the first state of tokens, features or images.
+struct EmbeddingSpec {
+    Index width = 0;       ///< where it differs from that of the layers (ALBERT); else equal
+    bool map = false;      ///< to the width of the layers (ALBERT; features that enter by a Linear)
+    Index vocabulary = 0;  ///< 0: no token embedding
+    Clusters clusters;     ///< of the vocabulary: `embed.cluster.I` and `.map`, not `embed.token`
+    Index max_tokens = 0;  ///< the longest input it was made for; 0: any
+    Positions positions = Positions::none;
+    Index position_offset = 0;
+    Index padding_id = -1;     ///< >= 0: positions count non-padding tokens (RoBERTa)
+    bool token_types = false;  ///< type 0 is added everywhere
+    Index type_rows = 2;       ///< rows of the table of types
+    Index task_rows = 0;       ///< > 0: of the table of tasks; task 0 is added everywhere [ERNIE]
+    bool norm = false;
+    NormKind norm_kind = NormKind::layer;
+    double scale = 1;
+    ImageSpec image;
+    Index prefix_tokens = 0;          ///< cls, distillation, register tokens: `embed.prefix` rows
+    bool prefix_has_position = true;  ///< positions are added to the prefix too
+    bool norm_before_layers = false;  ///< timm norm_pre, CLIP
+
+    Index position_rows() const;  ///< of the table `embed.position`
+    Index hard_limit() const;     ///< of the tokens, where a table of positions ends; 0: none
+};
+
 /// Maps the last state to logits of ids, where a file has it; used by losses only.
 struct OutputHead {
     bool matrix = false;  ///< `head.weight` [V, e]; else the token embedding
@@ -303,52 +343,30 @@ struct Draws {
     Index last() const { return updates > 0 ? updates - 1 : 0; }
 };
 
+/// Where a model comes from, and what a reader of its numbers is told of it.
+struct Provenance {
+    bool trained = true;         ///< read from a file, not drawn
+    std::optional<Draws> draws;  ///< where the file tells them; else those of the run's seed
+    std::vector<std::string> recognised, ignored, defaults;  ///< lines for the user and run.json
+    /// Sentences: what was assumed, and what was ignored on request.
+    std::vector<std::string> warnings;
+};
+
 struct ModelSpec {
-    std::string family;         ///< "bert", "gpt2", ...
-    std::string name;           ///< for display: "BERT, 12 layers, d = 768, 12 heads"
-    Index width = 0;            ///< of the first layer, and of all where no patches merge
-    Index embedding_width = 0;  ///< where it differs from width (ALBERT); else equal
-    Index vocabulary = 0;       ///< 0: no token embedding
-    Index max_tokens = 0;       ///< the longest input it was made for; 0: any
-    Positions positions = Positions::none;
-    Index position_offset = 0;
-    Index padding_id = -1;     ///< >= 0: positions count non-padding tokens (RoBERTa)
-    bool token_types = false;  ///< type 0 is added everywhere
-    Index type_rows = 2;       ///< rows of the table of types
-    Index task_rows = 0;       ///< > 0: of the table of tasks; task 0 is added everywhere [ERNIE]
-    bool embedding_map =
-        false;  ///< width e is mapped to d (ALBERT; features that enter by a Linear)
-    bool embedding_norm = false;
-    NormKind embedding_norm_kind = NormKind::layer;
-    double embedding_scale = 1;
-    Clusters clusters;  ///< of the token embedding: `embed.cluster.I` and `.map`, not `embed.token`
+    std::string family;  ///< "bert", "gpt2", ...
+    std::string name;    ///< for display: "BERT, 12 layers, d = 768, 12 heads"
+    Index width = 0;     ///< of the first layer, and of all where no patches merge
+    EmbeddingSpec embedding;
     /// m: the first tokens of a sample are a segment of their own, without gradient, whose states
     /// are the memory of the others: keys and values of every layer.  The model's states, P's rows
     /// and losses are those of the others alone.  [TRANSFORMER-XL]
     Index memory_tokens = 0;
-    // Images: 0 channels means that the model takes tokens.
-    Index channels = 0, image_height = 0, image_width = 0, patch_height = 0, patch_width = 0;
-    bool patch_channels_last = false;  ///< (p1 p2 c) order of a flattened patch: vit-pytorch
-    bool patch_norms = false;          ///< LayerNorm before and after the patch projection
-    bool patch_bias = true;
-    /// > 0: patches are made by so many 3 x 3 convolutions of stride 2, each with a batch norm in
-    /// inference, GELU between them, from the width / 2^(k-1) up to the width [XCIT].
-    Index patch_convolutions = 0;
-    double patch_norm_eps = 1e-5;     ///< of those batch norms, and of `embed.norm` of patches
-    Index prefix_tokens = 0;          ///< cls, distillation, register tokens: `embed.prefix` rows
-    bool prefix_has_position = true;  ///< positions are added to the prefix too
-    bool norm_before_layers = false;  ///< timm norm_pre, CLIP
+    std::vector<BlockSpec> blocks;
     bool final_norm = false;
     std::optional<NormKind> final_norm_kind;  ///< empty: that of the layers
-    std::vector<BlockSpec> blocks;
     ClassSpec class_attention;
     OutputHead head;
-
-    bool trained = true;         ///< read from a file, not drawn
-    std::optional<Draws> draws;  ///< where the file tells them; else those of the run's seed
-    std::vector<std::string> recognised, ignored, defaults;  ///< lines for the user and run.json
-    std::vector<std::string>
-        warnings;  ///< sentences: what was assumed, and what was ignored on request
+    Provenance provenance;
 
     /// The fields that decide the numbers, and no words: two models with equal ones are of one
     /// architecture.
@@ -356,11 +374,8 @@ struct ModelSpec {
     Json json() const;                  ///< these, its names, and the lines for the user
     Index width_of(Index layer) const;  ///< d of that layer; of the number of layers: behind them
     Index last_width() const { return width_of(Index(blocks.size())); }
-    Index patches() const;         ///< of an image
-    Index position_rows() const;   ///< of the table `embed.position`
     NormKind last_norm() const;    ///< the kind of `final_norm`
     bool draws_at_random() const;  ///< does an attention?
-    Index hard_limit() const;      ///< of the tokens, where a table of positions ends; 0: none
 };
 
 /// A state that layers emit, and the one that xi and r at it are measured from; empty: none.

@@ -159,7 +159,7 @@ Architecture detect(const Checkpoint& whole, const DetectOptions& all) {
     };
     Architecture found = found_in();
     if (const std::string warning = file.warning(); !warning.empty())
-        found.spec.warnings.push_back(warning);
+        found.spec.provenance.warnings.push_back(warning);
     return found;
 }
 

@@ -84,15 +84,15 @@ std::vector<Index> kept_tokens(const Input& input, Index n) {
 /// samples are given once.
 std::vector<Index> position_rows(const ModelSpec& spec, std::span<const Input> inputs, Index n) {
     auto out = std::vector<Index>(std::size_t(n));
-    std::iota(out.begin(), out.end(), spec.position_offset);
-    if (spec.padding_id < 0 || inputs.front().ids.empty()) return out;
+    std::iota(out.begin(), out.end(), spec.embedding.position_offset);
+    if (spec.embedding.padding_id < 0 || inputs.front().ids.empty()) return out;
     out.clear();
     for (const Input& input : inputs) {
         Index counted = 0;
         for (const Index id : input.ids) {
-            const bool token = id != spec.padding_id;
+            const bool token = id != spec.embedding.padding_id;
             counted += token;
-            out.push_back(token ? counted + spec.padding_id : spec.padding_id);
+            out.push_back(token ? counted + spec.embedding.padding_id : spec.embedding.padding_id);
         }
     }
     return out;
@@ -100,7 +100,7 @@ std::vector<Index> position_rows(const ModelSpec& spec, std::span<const Input> i
 
 /// Rows of the clusters' tables, each mapped to the model's width, (1, n, d).
 Tensor cluster_rows(const Context& c, std::span<const Index> ids) {
-    const Clusters& clusters = c.spec.clusters;
+    const Clusters& clusters = c.spec.embedding.clusters;
     std::vector<Tensor> parts;
     std::vector<Index> place(ids.size());  // of each id among the parts
     Index placed = 0;
@@ -130,7 +130,7 @@ Tensor cluster_rows(const Context& c, std::span<const Index> ids, Index samples)
 
 Tensor token_rows(const Context& c, std::span<const Input> inputs) {
     const ModelSpec& s = c.spec;
-    if (s.vocabulary == 0)
+    if (s.embedding.vocabulary == 0)
         throw UsageError(fmt::format(
             "{} has no token embedding; pass --input gaussian or hidden:FILE.npy", s.name));
     std::vector<Index> ids;
@@ -138,15 +138,16 @@ Tensor token_rows(const Context& c, std::span<const Input> inputs) {
         for (std::size_t i = 0; i < input.ids.size(); ++i) {
             const bool hidden = i < input.keep.size() && !input.keep[i];
             const Index id = hidden ? 0 : input.ids[i];  // omitted below: any row will do
-            if (id < 0 || id >= s.vocabulary)
+            if (id < 0 || id >= s.embedding.vocabulary)
                 throw UsageError(fmt::format(
                     "id {} at position {} is outside the vocabulary of {} (ids 0 to {})", id, i,
-                    s.vocabulary, s.vocabulary - 1));
+                    s.embedding.vocabulary, s.embedding.vocabulary - 1));
             ids.push_back(id);
         }
-    const Tensor e = s.clusters.there() ? cluster_rows(c, ids, std::ssize(inputs))
-                                        : table_rows(c, "embed.token", ids, std::ssize(inputs));
-    return s.embedding_scale == 1 ? e : scale(e, s.embedding_scale);
+    const Tensor e = s.embedding.clusters.there()
+                         ? cluster_rows(c, ids, std::ssize(inputs))
+                         : table_rows(c, "embed.token", ids, std::ssize(inputs));
+    return s.embedding.scale == 1 ? e : scale(e, s.embedding.scale);
 }
 
 /// sin and cos of position * 10000^(-2i/d) in columns 2i and 2i + 1.
@@ -165,8 +166,8 @@ Tensor sinusoidal(const Context& c, Index n) {
 /// sin of position * f_i in column i, cos in column d/2 + i.
 Tensor sin_cos(const Context& c, const std::vector<Index>& positions, Index n) {
     const ModelSpec& s = c.spec;
-    const bool fairseq = s.positions == Positions::fairseq;
-    const Index d = s.embedding_width, half = d / 2;
+    const bool fairseq = s.embedding.positions == Positions::fairseq;
+    const Index d = s.embedding.width, half = d / 2;
     if (d % 2 != 0 || half < 2)
         throw FormatError(fmt::format(
             "sines and cosines in two halves need an even width of at least 4, not {}", d));
@@ -177,7 +178,7 @@ Tensor sin_cos(const Context& c, const std::vector<Index>& positions, Index n) {
             const double steps = double(fairseq ? half - 1 : half);
             const double angle = double(p) * std::pow(10000.0, -i / steps);
             const double wave = j < half ? std::sin(angle) : std::cos(angle);
-            values.push_back(fairseq && p == s.padding_id ? 0 : wave);
+            values.push_back(fairseq && p == s.embedding.padding_id ? 0 : wave);
         }
     const Tensor out = c.upload({std::ssize(positions) / n, n, d}, values);
     return fairseq ? out : multiply(out, c.get("embed.position_scale"));
@@ -186,33 +187,34 @@ Tensor sin_cos(const Context& c, const std::vector<Index>& positions, Index n) {
 Tensor embed_tokens(const Context& c, std::span<const Input> inputs, Index n) {
     const ModelSpec& s = c.spec;
     const bool ids = !inputs.front().ids.empty();
-    if (s.positions == Positions::learned && n > s.max_tokens)
+    if (s.embedding.positions == Positions::learned && n > s.embedding.max_tokens)
         throw UsageError(
             fmt::format("the sample has {} tokens, but the model's position table ends at {}; pass "
                         "--tokens {} or less",
-                        n, s.max_tokens, s.max_tokens));
+                        n, s.embedding.max_tokens, s.embedding.max_tokens));
     Tensor x = ids ? token_rows(c, inputs)
                    : taken_of_each(c, inputs, "embeddings",
                                    [](const Input& input) { return input.embeddings; });
-    if (s.positions == Positions::learned) {
+    if (s.embedding.positions == Positions::learned) {
         const std::vector<Index> rows = position_rows(s, inputs, n);
         x = add(x, table_rows(c, "embed.position", rows, std::ssize(rows) / n));
     }
-    if (s.positions == Positions::sin_cos || s.positions == Positions::fairseq)
+    if (s.embedding.positions == Positions::sin_cos || s.embedding.positions == Positions::fairseq)
         x = add(x, sin_cos(c, position_rows(s, inputs, n), n));
     constexpr Index first = 0;
-    if (s.token_types) x = add(x, c.weights.rows("embed.type", std::span(&first, 1)));
-    if (s.task_rows > 0) x = add(x, c.weights.rows("embed.task", std::span(&first, 1)));
-    if (s.embedding_norm) x = c.norm(x, "embed.norm", s.embedding_norm_kind);
-    if (s.embedding_map) x = c.linear("embed.map")(x);
-    if (s.positions == Positions::sinusoidal) x = add(x, sinusoidal(c, n));
+    if (s.embedding.token_types) x = add(x, c.weights.rows("embed.type", std::span(&first, 1)));
+    if (s.embedding.task_rows > 0) x = add(x, c.weights.rows("embed.task", std::span(&first, 1)));
+    if (s.embedding.norm) x = c.norm(x, "embed.norm", s.embedding.norm_kind);
+    if (s.embedding.map) x = c.linear("embed.map")(x);
+    if (s.embedding.positions == Positions::sinusoidal) x = add(x, sinusoidal(c, n));
     return x;
 }
 
 /// Patches in row-major order, each flattened as the family does: (c, y, x) or (y, x, c).
 Tensor patches(const Context& c, const Tensor& image) {
     const ModelSpec& s = c.spec;
-    const Index ph = s.patch_height, pw = s.patch_width, channels = s.channels;
+    const Index ph = s.embedding.image.patch_height, pw = s.embedding.image.patch_width,
+                channels = s.embedding.image.channels;
     const Index rows = image.rows() / ph, cols = image.cols() / pw;
     const std::vector<double> pixels = image.to_host<double>();
     std::vector<double> out;
@@ -224,7 +226,7 @@ Tensor patches(const Context& c, const Tensor& image) {
     for (Index r = 0; r < rows; ++r)
         for (Index q = 0; q < cols; ++q)
             for (Index i = 0; i < count; ++i) {
-                const bool last = s.patch_channels_last;
+                const bool last = s.embedding.image.channels_last;
                 const Index channel = last ? i % channels : i / (ph * pw);
                 const Index at = last ? i / channels : i % (ph * pw);
                 out.push_back(pixel(channel, r * ph + at / pw, q * pw + at % pw));
@@ -237,11 +239,11 @@ Tensor convolved(const Context& c, const Tensor& image) {
     const ModelSpec& s = c.spec;
     Grid grid{image.rows(), image.cols()};
     Tensor x = transpose(image.reshape({1, image.batch(), grid.count()}));
-    for (Index k = 0; k < s.patch_convolutions; ++k) {
+    for (Index k = 0; k < s.embedding.image.convolutions; ++k) {
         const std::string at = fmt::format("embed.patch.{}", k);
         if (k > 0) x = map(Unary::gelu, x);
         x = convolve_by_two(x, c.weights.get(at + ".weight"), grid);
-        x = batch_norm(x, load_batch_norm(c.weights, at + ".norm"), s.patch_norm_eps);
+        x = batch_norm(x, load_batch_norm(c.weights, at + ".norm"), s.embedding.image.norm_eps);
         grid = halved(grid);
     }
     return x;
@@ -290,32 +292,39 @@ Tensor sincos_2d(const Context& c, Index rows, Index cols) {
 }
 
 void require_image(const ModelSpec& s, const Tensor& image) {
-    if (s.channels == 0) throw UsageError(fmt::format("{} takes tokens, not images", s.name));
-    const bool fixed = s.positions == Positions::learned;
-    const bool fits = image.batch() == s.channels &&
-                      (fixed ? image.rows() == s.image_height && image.cols() == s.image_width
-                             : image.rows() % s.patch_height == 0 &&
-                                   image.cols() % s.patch_width == 0 && image.shape().count() > 0);
+    if (s.embedding.image.channels == 0)
+        throw UsageError(fmt::format("{} takes tokens, not images", s.name));
+    const bool fixed = s.embedding.positions == Positions::learned;
+    const bool fits =
+        image.batch() == s.embedding.image.channels &&
+        (fixed
+             ? image.rows() == s.embedding.image.height && image.cols() == s.embedding.image.width
+             : image.rows() % s.embedding.image.patch_height == 0 &&
+                   image.cols() % s.embedding.image.patch_width == 0 && image.shape().count() > 0);
     if (!fits)
         throw UsageError(fmt::format(
             "the image is ({}, {}, {}), expected ({}, {}, {}): channels, height, width{}",
-            image.batch(), image.rows(), image.cols(), s.channels, s.image_height, s.image_width,
+            image.batch(), image.rows(), image.cols(), s.embedding.image.channels,
+            s.embedding.image.height, s.embedding.image.width,
             fixed ? "" : ", or another multiple of the patch"));
 }
 
 Grid patch_grid(const ModelSpec& s, const Tensor& image) {
-    return {image.rows() / s.patch_height, image.cols() / s.patch_width};
+    return {image.rows() / s.embedding.image.patch_height,
+            image.cols() / s.embedding.image.patch_width};
 }
 
 /// The grid of `n` hidden tokens: that of the model's images where they fit, else a square.
 Grid grid_of_tokens(const ModelSpec& s, Index n) {
-    if (n == s.patches()) return {s.image_height / s.patch_height, s.image_width / s.patch_width};
+    if (n == s.embedding.image.patches())
+        return {s.embedding.image.height / s.embedding.image.patch_height,
+                s.embedding.image.width / s.embedding.image.patch_width};
     const auto side = Index(std::llround(std::sqrt(double(n))));
     if (side * side != n)
         throw UsageError(
             fmt::format("{} hidden states are neither the {} patches of an image nor a square, but "
                         "the layers of this model mix neighbours on a grid",
-                        n, s.patches()));
+                        n, s.embedding.image.patches()));
     return {side, side};
 }
 
@@ -331,23 +340,26 @@ Tensor embed_images(const Context& c, std::span<const Input> inputs) {
     for (const Input& input : inputs) {
         require_image(s, input.image);
         const Tensor pixels = taken(c, input.image, "pixels");
-        parts.push_back(s.patch_convolutions > 0 ? convolved(c, pixels) : patches(c, pixels));
+        parts.push_back(s.embedding.image.convolutions > 0 ? convolved(c, pixels)
+                                                           : patches(c, pixels));
     }
     const Grid grid = patch_grid(s, inputs.front().image);
     Tensor x = concat_batches(parts);
-    if (s.patch_norms) x = c.norm(x, "embed.patch.norm1");
-    if (s.patch_convolutions == 0) x = c.linear("embed.patch")(x);
-    if (s.patch_norms) x = c.norm(x, "embed.patch.norm2");
-    if (s.embedding_norm)
-        x = normed(s.embedding_norm_kind, x, load_norm(c.weights, "embed.norm"), s.patch_norm_eps);
+    if (s.embedding.image.norms) x = c.norm(x, "embed.patch.norm1");
+    if (s.embedding.image.convolutions == 0) x = c.linear("embed.patch")(x);
+    if (s.embedding.image.norms) x = c.norm(x, "embed.patch.norm2");
+    if (s.embedding.norm)
+        x = normed(s.embedding.norm_kind, x, load_norm(c.weights, "embed.norm"),
+                   s.embedding.image.norm_eps);
     Tensor prefix, position;
-    if (s.prefix_tokens > 0) prefix = repeat_batches(c.get("embed.prefix"), x.batch());
-    if (s.positions == Positions::learned) position = c.get("embed.position");
-    if (s.positions == Positions::sincos_2d) position = sincos_2d(c, grid.rows, grid.cols);
-    if (s.positions == Positions::fourier) position = fourier(c, grid);
-    if (position.defined() && !s.prefix_has_position) x = add(x, position);
+    if (s.embedding.prefix_tokens > 0) prefix = repeat_batches(c.get("embed.prefix"), x.batch());
+    if (s.embedding.positions == Positions::learned) position = c.get("embed.position");
+    if (s.embedding.positions == Positions::sincos_2d)
+        position = sincos_2d(c, grid.rows, grid.cols);
+    if (s.embedding.positions == Positions::fourier) position = fourier(c, grid);
+    if (position.defined() && !s.embedding.prefix_has_position) x = add(x, position);
     if (prefix.defined()) x = concat_rows({prefix, x});
-    if (position.defined() && s.prefix_has_position) x = add(x, position);
+    if (position.defined() && s.embedding.prefix_has_position) x = add(x, position);
     return x;
 }
 
@@ -362,8 +374,8 @@ Index token_count(const ModelSpec& s, const Input& input) {
     const bool inner = input.hidden.defined();
     if (!inner && !input.embeddings.defined()) return 0;
     const Tensor& array = inner ? input.hidden : input.embeddings;
-    const Index width = inner ? s.width : s.embedding_width;
-    if (!inner && s.channels > 0)
+    const Index width = inner ? s.width : s.embedding.width;
+    if (!inner && s.embedding.image.channels > 0)
         throw UsageError(fmt::format("{} takes images, not token embeddings", s.name));
     if (array.batch() != 1 || array.cols() != width || array.rows() < 1)
         throw UsageError(fmt::format("the {} are ({}, {}), expected (n, {})",
@@ -415,7 +427,7 @@ Batch embed(const ModelSpec& spec, const Weights& weights, std::span<const Input
     } else {
         out.embedded = true;
         out.x = first.image.defined() ? embed_images(c, inputs) : embed_tokens(c, inputs, n);
-        if (spec.norm_before_layers)
+        if (spec.embedding.norm_before_layers)
             out.x = c.norm(out.x, "embed.pre_norm", spec.blocks.front().norm.kind);
     }
     out.length = out.x.rows();

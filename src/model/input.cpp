@@ -12,7 +12,8 @@
 namespace tsdiag {
 
 Index fitting_tokens(const ModelSpec& spec, Index most) {
-    const Index longest = spec.max_tokens > 0 ? std::min(spec.max_tokens, most) : most;
+    const Index longest =
+        spec.embedding.max_tokens > 0 ? std::min(spec.embedding.max_tokens, most) : most;
     Index step = 1;
     for (const BlockSpec& b : spec.blocks)
         if (const auto multiple = attention(b.attention.variant).token_multiple)
@@ -34,10 +35,11 @@ std::vector<std::string> remarks_on_attention(const ModelSpec& spec, Index token
 }
 
 Index tokens_of(const ModelSpec& spec, const Input& input) {
-    return std::max<Index>({1, std::ssize(input.ids),
-                            input.hidden.defined() ? input.hidden.rows() : 0,
-                            input.embeddings.defined() ? input.embeddings.rows() : 0,
-                            input.image.defined() ? spec.patches() + spec.prefix_tokens : 0});
+    return std::max<Index>(
+        {1, std::ssize(input.ids), input.hidden.defined() ? input.hidden.rows() : 0,
+         input.embeddings.defined() ? input.embeddings.rows() : 0,
+         input.image.defined() ? spec.embedding.image.patches() + spec.embedding.prefix_tokens
+                               : 0});
 }
 
 }  // namespace tsdiag

@@ -49,7 +49,7 @@ Tensor adaptive_logits(const ModelSpec& s, const Weights& weights, const Tensor&
         const Index first = i == 0 ? 0 : ends[i - 1], size = ends[i] - first;
         const std::string name = fmt::format("embed.cluster.{}", i);
         Tensor table, state = x;
-        if (s.clusters.there()) {
+        if (s.embedding.clusters.there()) {
             table = weights.get(name);
             state = matmul(x, weights.get(i == 0 && s.head.first_map ? "head.map" : name + ".map"));
         } else {
@@ -70,7 +70,7 @@ Tensor adaptive_logits(const ModelSpec& s, const Weights& weights, const Tensor&
 }
 
 Tensor plain_logits_of(const ModelSpec& s, const Weights& weights, Tensor x) {
-    if (s.vocabulary == 0)
+    if (s.embedding.vocabulary == 0)
         throw UsageError(
             fmt::format("{} has no vocabulary, but lm and mlm predict ids; expected --loss "
                         "classify, square or vjp",
@@ -82,7 +82,7 @@ Tensor plain_logits_of(const ModelSpec& s, const Weights& weights, Tensor x) {
                    b.norm.eps);
     }
     if (!s.head.cluster_ends.empty()) return adaptive_logits(s, weights, x);
-    if (s.clusters.there() && !s.head.matrix)
+    if (s.embedding.clusters.there() && !s.head.matrix)
         throw UsageError(fmt::format(
             "{} has no output head: its token embedding is in clusters; expected --loss classify, "
             "square or vjp",

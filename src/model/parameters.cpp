@@ -23,9 +23,9 @@ struct Unused {
 
 void patch_convolutions(const ModelSpec& s, ListedParameters& list) {
     Unused unused;
-    Index in = s.channels;
-    for (Index k = 0; k < s.patch_convolutions; ++k) {
-        const Index out = s.width >> (s.patch_convolutions - 1 - k);
+    Index in = s.embedding.image.channels;
+    for (Index k = 0; k < s.embedding.image.convolutions; ++k) {
+        const Index out = s.width >> (s.embedding.image.convolutions - 1 - k);
         const std::string at = fmt::format("embed.patch.{}", k);
         list.matrix(at + ".weight", unused.tensor, out, 9 * in);
         list.batch_norm(at + ".norm", unused.batch_norm, out);
@@ -35,36 +35,42 @@ void patch_convolutions(const ModelSpec& s, ListedParameters& list) {
 
 void embedding(const ModelSpec& s, ListedParameters& list) {
     Unused unused;
-    const Index e = s.embedding_width;
+    const Index e = s.embedding.width;
     const bool bias = s.blocks.empty() || s.blocks.front().norm.bias;
-    if (s.vocabulary > 0 && !s.clusters.there())
-        list.matrix("embed.token", unused.tensor, s.vocabulary, e);
-    for (std::size_t i = 0; i < s.clusters.ends.size(); ++i) {
+    if (s.embedding.vocabulary > 0 && !s.embedding.clusters.there())
+        list.matrix("embed.token", unused.tensor, s.embedding.vocabulary, e);
+    for (std::size_t i = 0; i < s.embedding.clusters.ends.size(); ++i) {
         const std::string name = fmt::format("embed.cluster.{}", i);
-        list.matrix(name, unused.tensor, s.clusters.size(i), s.clusters.columns(i));
-        list.matrix(name + ".map", unused.tensor, s.width, s.clusters.columns(i));
+        list.matrix(name, unused.tensor, s.embedding.clusters.size(i),
+                    s.embedding.clusters.columns(i));
+        list.matrix(name + ".map", unused.tensor, s.width, s.embedding.clusters.columns(i));
     }
-    if (s.channels > 0) {
-        const Index p = s.channels * s.patch_height * s.patch_width;
-        if (s.patch_norms) list.norm("embed.patch.norm1", unused.norm, NormKind::layer, p);
-        if (s.patch_convolutions > 0)
+    if (s.embedding.image.channels > 0) {
+        const Index p = s.embedding.image.channels * s.embedding.image.patch_height *
+                        s.embedding.image.patch_width;
+        if (s.embedding.image.norms)
+            list.norm("embed.patch.norm1", unused.norm, NormKind::layer, p);
+        if (s.embedding.image.convolutions > 0)
             patch_convolutions(s, list);
         else
-            list.linear("embed.patch", unused.linear, s.width, p, s.patch_bias);
-        if (s.patch_norms) list.norm("embed.patch.norm2", unused.norm, NormKind::layer, s.width);
-        if (s.prefix_tokens > 0)
-            list.matrix("embed.prefix", unused.tensor, s.prefix_tokens, s.width);
+            list.linear("embed.patch", unused.linear, s.width, p, s.embedding.image.bias);
+        if (s.embedding.image.norms)
+            list.norm("embed.patch.norm2", unused.norm, NormKind::layer, s.width);
+        if (s.embedding.prefix_tokens > 0)
+            list.matrix("embed.prefix", unused.tensor, s.embedding.prefix_tokens, s.width);
     }
-    if (s.positions == Positions::learned)
-        list.matrix("embed.position", unused.tensor, s.position_rows(), e);
-    if (s.positions == Positions::fourier)
+    if (s.embedding.positions == Positions::learned)
+        list.matrix("embed.position", unused.tensor, s.embedding.position_rows(), e);
+    if (s.embedding.positions == Positions::fourier)
         list.linear("embed.position_map", unused.linear, s.width, 64, true);
-    if (s.positions == Positions::sin_cos) list.vector("embed.position_scale", unused.tensor, 1);
-    if (s.token_types) list.matrix("embed.type", unused.tensor, s.type_rows, e);
-    if (s.task_rows > 0) list.matrix("embed.task", unused.tensor, s.task_rows, e);
-    if (s.embedding_norm) list.norm("embed.norm", unused.norm, s.embedding_norm_kind, e, bias);
-    if (s.embedding_map) list.linear("embed.map", unused.linear, s.width, e, true);
-    if (s.norm_before_layers)
+    if (s.embedding.positions == Positions::sin_cos)
+        list.vector("embed.position_scale", unused.tensor, 1);
+    if (s.embedding.token_types) list.matrix("embed.type", unused.tensor, s.embedding.type_rows, e);
+    if (s.embedding.task_rows > 0)
+        list.matrix("embed.task", unused.tensor, s.embedding.task_rows, e);
+    if (s.embedding.norm) list.norm("embed.norm", unused.norm, s.embedding.norm_kind, e, bias);
+    if (s.embedding.map) list.linear("embed.map", unused.linear, s.width, e, true);
+    if (s.embedding.norm_before_layers)
         list.norm("embed.pre_norm", unused.norm, s.blocks.front().norm.kind, s.width, bias);
 }
 
@@ -94,16 +100,16 @@ std::vector<Parameter> head_parameters(const ModelSpec& spec) {
     std::vector<Parameter> out;
     ListedParameters list(out);
     Unused unused;
-    const Index e = spec.embedding_width;
+    const Index e = spec.embedding.width;
     if (spec.head.transform) {
         list.linear("head.transform", unused.linear, e, spec.width, spec.head.transform_bias);
         list.norm("head.norm", unused.norm, NormKind::layer, e, spec.head.transform_bias);
     }
-    if (spec.head.matrix) list.matrix("head.weight", unused.tensor, spec.vocabulary, e);
-    if (spec.head.bias) list.vector("head.bias", unused.tensor, spec.vocabulary);
+    if (spec.head.matrix) list.matrix("head.weight", unused.tensor, spec.embedding.vocabulary, e);
+    if (spec.head.bias) list.vector("head.bias", unused.tensor, spec.embedding.vocabulary);
     const Clusters of{spec.head.cluster_ends};
     if (!of.there()) return out;
-    const Index columns = spec.clusters.there() ? spec.clusters.width : e;
+    const Index columns = spec.embedding.clusters.there() ? spec.embedding.clusters.width : e;
     if (spec.head.first_map) list.matrix("head.map", unused.tensor, spec.width, columns);
     if (of.ends.size() > 1)
         list.linear("head.cluster", unused.linear, std::ssize(of.ends) - 1, columns, true);
@@ -115,16 +121,18 @@ std::vector<Parameter> head_parameters(const ModelSpec& spec) {
 double forward_flops(const ModelSpec& spec, Index n) {
     auto tokens = double(n), d = double(spec.width);
     double flops = 0;
-    if (spec.channels > 0 && spec.patch_convolutions == 0)
-        flops += 2.0 * tokens * d * double(spec.channels * spec.patch_height * spec.patch_width);
-    Index in = spec.channels;
-    for (Index left = spec.patch_convolutions; left > 0; --left) {
+    if (spec.embedding.image.channels > 0 && spec.embedding.image.convolutions == 0)
+        flops += 2.0 * tokens * d *
+                 double(spec.embedding.image.channels * spec.embedding.image.patch_height *
+                        spec.embedding.image.patch_width);
+    Index in = spec.embedding.image.channels;
+    for (Index left = spec.embedding.image.convolutions; left > 0; --left) {
         const Index out = spec.width >> (left - 1);
         flops += 2.0 * 9 * tokens * double(Index{1} << 2 * (left - 1)) * double(in * out);
         in = out;
     }
     flops += model::class_attention_flops(spec.class_attention, d, tokens);
-    if (spec.embedding_map) flops += 2.0 * tokens * d * double(spec.embedding_width);
+    if (spec.embedding.map) flops += 2.0 * tokens * d * double(spec.embedding.width);
     for (const BlockSpec& b : spec.blocks) {
         for (const auto& step : model::steps_of(b)) flops += step->flops(d, tokens);
         if (b.merge.width == 0) continue;

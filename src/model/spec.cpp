@@ -168,15 +168,17 @@ Index ModelSpec::width_of(Index layer) const {
     return out;
 }
 
-Index ModelSpec::patches() const {
+Index ImageSpec::patches() const {
     if (channels == 0) return 0;
-    return (image_height / patch_height) * (image_width / patch_width);
+    return (height / patch_height) * (width / patch_width);
 }
 
-Index ModelSpec::position_rows() const {
-    if (channels > 0) return patches() + (prefix_has_position ? prefix_tokens : 0);
+Index EmbeddingSpec::position_rows() const {
+    if (image.channels > 0) return image.patches() + (prefix_has_position ? prefix_tokens : 0);
     return max_tokens + position_offset;
 }
+
+Index EmbeddingSpec::hard_limit() const { return positions == Positions::learned ? max_tokens : 0; }
 
 NormKind ModelSpec::last_norm() const {
     return final_norm_kind.value_or(blocks.empty() ? NormKind::layer : blocks.back().norm.kind);
@@ -188,8 +190,6 @@ bool ModelSpec::draws_at_random() const {
                                    [](const NamedOption& one) { return one.name == "seed"; });
     });
 }
-
-Index ModelSpec::hard_limit() const { return positions == Positions::learned ? max_tokens : 0; }
 
 namespace {
 
@@ -223,15 +223,42 @@ Json lines(const std::vector<std::string>& text) {
     return out;
 }
 
-void image_json(const ModelSpec& s, Json& out) {
-    out.set("channels", s.channels);
-    out.set("image_height", s.image_height).set("image_width", s.image_width);
-    out.set("patch_height", s.patch_height).set("patch_width", s.patch_width);
-    out.set("patch_channels_last", s.patch_channels_last).set("patch_norms", s.patch_norms);
-    if (s.patch_convolutions > 0)
-        out.set("patch_convolutions", s.patch_convolutions).set("patch_norm_eps", s.patch_norm_eps);
-    out.set("patch_bias", s.patch_bias).set("prefix_tokens", s.prefix_tokens);
-    out.set("prefix_has_position", s.prefix_has_position);
+void image_json(const EmbeddingSpec& e, Json& out) {
+    const ImageSpec& image = e.image;
+    out.set("channels", image.channels);
+    out.set("image_height", image.height).set("image_width", image.width);
+    out.set("patch_height", image.patch_height).set("patch_width", image.patch_width);
+    out.set("patch_channels_last", image.channels_last).set("patch_norms", image.norms);
+    if (image.convolutions > 0)
+        out.set("patch_convolutions", image.convolutions).set("patch_norm_eps", image.norm_eps);
+    out.set("patch_bias", image.bias).set("prefix_tokens", e.prefix_tokens);
+    out.set("prefix_has_position", e.prefix_has_position);
+}
+
+void embedding_json(const EmbeddingSpec& e, Json& out) {
+    out.set("embedding_width", e.width).set("vocabulary", e.vocabulary);
+    out.set("max_tokens", e.max_tokens).set("positions", name(e.positions));
+    out.set("position_offset", e.position_offset).set("padding_id", e.padding_id);
+    out.set("token_types", e.token_types).set("type_rows", e.type_rows);
+    if (e.task_rows > 0) out.set("task_rows", e.task_rows);
+    out.set("embedding_map", e.map).set("embedding_norm", e.norm);
+    out.set("embedding_scale", e.scale);
+    if (e.norm) out.set("embedding_norm_kind", name(e.norm_kind));
+}
+
+void clusters_json(const Clusters& c, Json& out) {
+    out.set("cluster_ends", list(c.ends)).set("cluster_width", c.width);
+    out.set("cluster_divisor", c.divisor);
+}
+
+Json json(const OutputHead& head) {
+    Json out;
+    out.set("matrix", head.matrix).set("bias", head.bias).set("transform", head.transform);
+    if (!head.cluster_ends.empty()) out.set("cluster_ends", list(head.cluster_ends));
+    if (!head.transform_bias) out.set("transform_bias", false);
+    if (head.scale != 1) out.set("scale", head.scale);
+    if (head.cap > 0) out.set("cap", head.cap);
+    return out;
 }
 
 }  // namespace
@@ -239,30 +266,14 @@ void image_json(const ModelSpec& s, Json& out) {
 Json ModelSpec::computation() const {
     Json out;
     out.set("family", family).set("layers", Index(blocks.size())).set("width", width);
-    out.set("embedding_width", embedding_width).set("vocabulary", vocabulary);
-    out.set("max_tokens", max_tokens).set("positions", tsdiag::name(positions));
-    out.set("position_offset", position_offset).set("padding_id", padding_id);
-    out.set("token_types", token_types).set("type_rows", type_rows);
-    if (task_rows > 0) out.set("task_rows", task_rows);
-    out.set("embedding_map", embedding_map).set("embedding_norm", embedding_norm);
-    out.set("embedding_scale", embedding_scale);
-    if (embedding_norm) out.set("embedding_norm_kind", tsdiag::name(embedding_norm_kind));
+    embedding_json(embedding, out);
     if (final_norm) out.set("final_norm_kind", tsdiag::name(last_norm()));
-    if (clusters.there()) {
-        out.set("cluster_ends", list(clusters.ends));
-        out.set("cluster_width", clusters.width).set("cluster_divisor", clusters.divisor);
-    }
+    if (embedding.clusters.there()) clusters_json(embedding.clusters, out);
     if (memory_tokens > 0) out.set("memory_tokens", memory_tokens);
-    if (channels > 0) image_json(*this, out);
-    out.set("norm_before_layers", norm_before_layers).set("final_norm", final_norm);
+    if (embedding.image.channels > 0) image_json(embedding, out);
+    out.set("norm_before_layers", embedding.norm_before_layers).set("final_norm", final_norm);
     if (class_attention.layers > 0) out.set("class_attention", tsdiag::json(class_attention));
-    Json output;
-    output.set("matrix", head.matrix).set("bias", head.bias).set("transform", head.transform);
-    if (!head.cluster_ends.empty()) output.set("cluster_ends", list(head.cluster_ends));
-    if (!head.transform_bias) output.set("transform_bias", false);
-    if (head.scale != 1) output.set("scale", head.scale);
-    if (head.cap > 0) output.set("cap", head.cap);
-    out.set("head", std::move(output));
+    out.set("head", tsdiag::json(head));
     Json::Array all;
     for (const BlockSpec& b : blocks) all.push_back(tsdiag::json(b));
     return out.set("blocks", all);
@@ -270,12 +281,13 @@ Json ModelSpec::computation() const {
 
 Json ModelSpec::json() const {
     Json out;
-    out.set("family", family).set("name", name).set("trained", trained);
+    out.set("family", family).set("name", name).set("trained", provenance.trained);
     const Json computed = computation();
     for (const auto& [key, value] : computed.object())
         if (key != "family") out.set(key, value);
-    out.set("recognised", lines(recognised)).set("ignored", lines(ignored));
-    return out.set("defaults", lines(defaults)).set("warnings", lines(warnings));
+    out.set("recognised", lines(provenance.recognised)).set("ignored", lines(provenance.ignored));
+    return out.set("defaults", lines(provenance.defaults))
+        .set("warnings", lines(provenance.warnings));
 }
 
 }  // namespace tsdiag

@@ -33,7 +33,7 @@ Json describe_model(const Subject& subject, const Totals& totals) {
     Json model;
     model.set("argument", subject.argument)
         .set("kind", name(subject.kind))
-        .set("trained", spec.trained);
+        .set("trained", spec.provenance.trained);
     if (const std::string text = subject.deescalated(); !text.empty())
         model.set("deescalated", text);
     if (subject.file) {
@@ -47,10 +47,11 @@ Json describe_model(const Subject& subject, const Totals& totals) {
             .set("placement", name(spec.blocks.front().placement));
     model.set("width", spec.width).set("spec", spec.json());
     std::vector<std::string> recognised = subject.notes;
-    recognised.insert(recognised.end(), spec.recognised.begin(), spec.recognised.end());
-    model.set("recognised", lines(recognised)).set("ignored", lines(spec.ignored));
-    model.set("defaults", lines(spec.defaults));
-    if (!spec.warnings.empty()) model.set("warnings", lines(spec.warnings));
+    recognised.insert(recognised.end(), spec.provenance.recognised.begin(),
+                      spec.provenance.recognised.end());
+    model.set("recognised", lines(recognised)).set("ignored", lines(spec.provenance.ignored));
+    model.set("defaults", lines(spec.provenance.defaults));
+    if (!spec.provenance.warnings.empty()) model.set("warnings", lines(spec.provenance.warnings));
     if (Json a2 = gains(totals); !a2.array().empty()) model.set("a2", std::move(a2));
     return model;
 }

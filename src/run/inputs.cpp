@@ -14,9 +14,11 @@
 namespace tsdiag {
 namespace {
 
-bool takes_images(const ModelSpec& spec) { return spec.channels > 0; }
+bool takes_images(const ModelSpec& spec) { return spec.embedding.image.channels > 0; }
 
-Index image_tokens(const ModelSpec& spec) { return spec.patches() + spec.prefix_tokens; }
+Index image_tokens(const ModelSpec& spec) {
+    return spec.embedding.image.patches() + spec.embedding.prefix_tokens;
+}
 
 Tensor gaussian(const Rng& rng, Shape shape, const Backend& backend, Type type) {
     // Drawn in double, so that float32 and float64 get the same numbers.
@@ -84,7 +86,7 @@ InputSource::InputSource(const RunOptions& options, const ModelSpec& spec, const
 
 void InputSource::choose_kind() {
     const std::string& text = options_.input;
-    const bool has_ids = spec_.vocabulary > 0 && !takes_images(spec_);
+    const bool has_ids = spec_.embedding.vocabulary > 0 && !takes_images(spec_);
     const NamedInput named = parse_input(options_);
     kind_ = named.kind;
     file_ = named.file;
@@ -107,7 +109,7 @@ void InputSource::choose_kind() {
             fmt::format("--input {}: this model has no token embedding, expected {}.", text,
                         takes_images(spec_) ? "gaussian, image:FILE.npy or hidden:FILE.npy"
                                             : "gaussian or hidden:FILE.npy"));
-    if (kind_ == "embeddings" && !has_ids && !spec_.embedding_map)
+    if (kind_ == "embeddings" && !has_ids && !spec_.embedding.map)
         throw UsageError(fmt::format(
             "--input {}: this model has no token embedding, expected hidden:FILE.npy.", text));
     if (kind_ == "image" && !takes_images(spec_))
@@ -117,7 +119,7 @@ void InputSource::choose_kind() {
 /// 0: no limit. Neither inputs at layer 0's `in` nor rotary positions have one.
 Index InputSource::longest() const {
     const bool enters_late = kind_ == "hidden" || (kind_ == "gaussian" && !takes_images(spec_));
-    return enters_late ? 0 : spec_.hard_limit();
+    return enters_late ? 0 : spec_.embedding.hard_limit();
 }
 
 std::vector<std::string> InputSource::warnings() const {
@@ -125,13 +127,14 @@ std::vector<std::string> InputSource::warnings() const {
     if (!assumption_.empty()) out.push_back(assumption_);
     if (!unprocessed_.empty()) out.push_back(unprocessed_);
     for (std::string& line : remarks_on_attention(spec_, tokens_)) out.push_back(std::move(line));
-    const bool within = tokens_ <= spec_.max_tokens || spec_.max_tokens == 0;
-    if (within || spec_.hard_limit() > 0 || spec_.blocks.front().attention.rotary.columns == 0)
+    const bool within = tokens_ <= spec_.embedding.max_tokens || spec_.embedding.max_tokens == 0;
+    if (within || spec_.embedding.hard_limit() > 0 ||
+        spec_.blocks.front().attention.rotary.columns == 0)
         return out;
     out.push_back(fmt::format(
         "the samples have {} tokens, but the model was built for {}: its rotary positions are "
         "extrapolated{}",
-        tokens_, spec_.max_tokens,
+        tokens_, spec_.embedding.max_tokens,
         spec_.blocks.front().attention.rotary.scaling == "dynamic"
             ? " with a growing base (dynamic NTK)"
             : ""));
@@ -154,9 +157,9 @@ void InputSource::settle_tokens(Index usual) {
 void InputSource::settle_images() {
     tokens_ = image_tokens(spec_);
     if (options_.tokens > 0 && options_.tokens != tokens_)
-        throw UsageError(
-            fmt::format("--tokens {}: an image of {} x {} pixels gives {} tokens; omit --tokens.",
-                        options_.tokens, spec_.image_height, spec_.image_width, tokens_));
+        throw UsageError(fmt::format(
+            "--tokens {}: an image of {} x {} pixels gives {} tokens; omit --tokens.",
+            options_.tokens, spec_.embedding.image.height, spec_.embedding.image.width, tokens_));
 }
 
 void InputSource::settle_samples(Index held) {
@@ -195,10 +198,10 @@ void InputSource::read_ids() {
     }
     for (const std::vector<Index>& line : lines)
         for (std::size_t i = 0; i < line.size(); ++i)
-            if (line[i] < 0 || line[i] >= spec_.vocabulary)
+            if (line[i] < 0 || line[i] >= spec_.embedding.vocabulary)
                 throw FormatError(fmt::format(
                     "{}: id {} of sample {} is {}, expected 0 to {} (the vocabulary of the model).",
-                    file_, i, &line - lines.data(), line[i], spec_.vocabulary - 1));
+                    file_, i, &line - lines.data(), line[i], spec_.embedding.vocabulary - 1));
     const Index held = Index(lines.front().size());
     if (lines.size() > 1) {
         tokens_ = held;
@@ -230,7 +233,7 @@ void InputSource::read_ids() {
 
 void InputSource::read_rows() {
     const Index width =
-        kind_ == "hidden" || spec_.embedding_width == 0 ? spec_.width : spec_.embedding_width;
+        kind_ == "hidden" || spec_.embedding.width == 0 ? spec_.width : spec_.embedding.width;
     array_ = open_array(file_);
     const std::vector<std::int64_t>& shape = array_->shape;
     if ((shape.size() != 2 && shape.size() != 3) || shape.back() != width || array_->count() == 0)
@@ -284,7 +287,8 @@ void InputSource::read_images() {
                         "by --images.",
                         file_));
     const std::vector<std::int64_t>& shape = array_->shape;
-    const std::array<Index, 3> one{spec_.channels, spec_.image_height, spec_.image_width};
+    const std::array<Index, 3> one{spec_.embedding.image.channels, spec_.embedding.image.height,
+                                   spec_.embedding.image.width};
     by_sample_ = shape.size() == 4;
     const bool fits = (shape.size() == 3 || by_sample_) && array_->count() > 0 &&
                       std::equal(one.begin(), one.end(), shape.end() - 3);
@@ -299,7 +303,8 @@ void InputSource::read_images() {
 }
 
 Index symbol_id(const ModelSpec& spec, Index symbol) {
-    return spec.padding_id >= 0 && symbol >= spec.padding_id ? symbol + 1 : symbol;
+    return spec.embedding.padding_id >= 0 && symbol >= spec.embedding.padding_id ? symbol + 1
+                                                                                 : symbol;
 }
 
 Input InputSource::drawn(Index trial, Index sample) const {
@@ -307,13 +312,16 @@ Input InputSource::drawn(Index trial, Index sample) const {
         Rng(options_.seed).fork("input").fork(std::uint64_t(trial)).fork(std::uint64_t(sample));
     Input input;
     if (kind_ == "ids:random") {
-        const bool skips = spec_.padding_id >= 0 && spec_.padding_id < spec_.vocabulary;
-        const Index choices = std::max<Index>(spec_.vocabulary - (skips ? 1 : 0), 1);
+        const bool skips = spec_.embedding.padding_id >= 0 &&
+                           spec_.embedding.padding_id < spec_.embedding.vocabulary;
+        const Index choices = std::max<Index>(spec_.embedding.vocabulary - (skips ? 1 : 0), 1);
         for (Index i = 0; i < tokens_; ++i)
             input.ids.push_back(symbol_id(spec_, Index(rng.below(std::uint64_t(choices)))));
     } else if (takes_images(spec_)) {
-        input.image =
-            gaussian(rng, {spec_.channels, spec_.image_height, spec_.image_width}, backend_, type_);
+        input.image = gaussian(rng,
+                               {spec_.embedding.image.channels, spec_.embedding.image.height,
+                                spec_.embedding.image.width},
+                               backend_, type_);
     } else {
         input.hidden = gaussian(rng, {1, tokens_, spec_.width}, backend_, type_);
     }

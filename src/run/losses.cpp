@@ -63,7 +63,7 @@ NamedLoss parse_loss(const std::string& text) {
 LossSource::LossSource(const RunOptions& options, const ModelSpec& spec, const InputSource& inputs,
                        const Backend& backend, Type type)
     : seed_(options.seed),
-      vocabulary_(spec.vocabulary),
+      vocabulary_(spec.embedding.vocabulary),
       width_(spec.last_width()),
       tokens_(inputs.tokens()),
       class_token_(spec.class_attention.layers > 0),

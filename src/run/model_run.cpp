@@ -63,7 +63,7 @@ ModelRun::ModelRun(RunContext& context, const Subject& subject, Index concurrent
     sizes.dense = context.options.spectra == "dense";
     sizes.maps = kept_maps(options, sizes.layers, sizes.heads);
     sizes.gradients = losses_.has_value();
-    sizes.head_rows = options.loss.find("lm") != std::string::npos ? spec.vocabulary : 0;
+    sizes.head_rows = options.loss.find("lm") != std::string::npos ? spec.embedding.vocabulary : 0;
     if (!options.redraw.empty()) sizes.layer_weights = sizes.all_weights;
     settings_ = run_settings(context, sizes, concurrent_trials);
 
@@ -109,7 +109,7 @@ std::vector<Input> ModelRun::inputs(Index trial) const {
 void ModelRun::measure(Index trial, Samples chosen, Measurement& measurement,
                        const Tell& tell) const {
     RunSettings settings = settings_;
-    if (const std::optional<Draws>& draws = subject_.spec().draws) {
+    if (const std::optional<Draws>& draws = subject_.spec().provenance.draws) {
         settings.rng = weights_rng(draws->seed, 0);
         settings.update = draws->last();
     } else

@@ -99,9 +99,10 @@ RunSizes sizes_of(const ModelSpec& spec, Type type) {
         if (!p.name.starts_with("layer.") && p.name != "embed.token")
             s.table = std::max(s.table, p.shape.count());
     }
-    Index in = spec.channels;
-    for (Index left = spec.patch_convolutions; left > 0; --left) {
-        const Index places = spec.patches() << 2 * (left - 1), out = spec.width >> (left - 1);
+    Index in = spec.embedding.image.channels;
+    for (Index left = spec.embedding.image.convolutions; left > 0; --left) {
+        const Index places = spec.embedding.image.patches() << 2 * (left - 1),
+                    out = spec.width >> (left - 1);
         s.pixels = std::max(s.pixels, places * (9 * in + out));
         in = out;
     }

@@ -25,11 +25,12 @@ Json described_picture(const std::filesystem::path& file, std::string_view bytes
 }  // namespace
 
 void InputSource::require_pictures() const {
-    if (spec_.channels == 0) throw UsageError("--images: this model takes tokens, not images.");
-    if (spec_.channels != 1 && spec_.channels != 3)
+    if (spec_.embedding.image.channels == 0)
+        throw UsageError("--images: this model takes tokens, not images.");
+    if (spec_.embedding.image.channels != 1 && spec_.embedding.image.channels != 3)
         throw UsageError(
             fmt::format("--images: this model takes images of {} channels, pictures have 1 or 3.",
-                        spec_.channels));
+                        spec_.embedding.image.channels));
 }
 
 Preprocessor InputSource::choose_preprocessor() {
@@ -40,8 +41,8 @@ Preprocessor InputSource::choose_preprocessor() {
         const std::filesystem::path file = preprocessor_file(module_folder(model).model);
         if (!file.empty()) return open_preprocessor(file, spec_.family);
     }
-    Preprocessor usual =
-        published_preprocessor(spec_.family, spec_.image_height, spec_.image_width);
+    Preprocessor usual = published_preprocessor(spec_.family, spec_.embedding.image.height,
+                                                spec_.embedding.image.width);
     if (usual.source.empty())
         throw UsageError(fmt::format(
             "--images: no preprocessor_config.json lies beside {}, and published models of its "
@@ -56,7 +57,7 @@ Preprocessor InputSource::choose_preprocessor() {
 void InputSource::read_pictures() {
     settle_images();
     preprocessor_ = choose_preprocessor();
-    preprocessor_.require_channels(spec_.channels);
+    preprocessor_.require_channels(spec_.embedding.image.channels);
     const std::vector<std::filesystem::path> files = picture_files(file_);
     settle_samples(std::ssize(files));
     if (options_.samples == 0 && count_ > usual_pictures) {
@@ -70,7 +71,7 @@ void InputSource::read_pictures() {
     for (Index s = 0; s < count_; ++s) {
         const std::filesystem::path& file = files[std::size_t(s)];
         const std::string bytes = picture_bytes(file);
-        const Picture stored = decode_picture(bytes, file.string(), spec_.channels);
+        const Picture stored = decode_picture(bytes, file.string(), spec_.embedding.image.channels);
         turned += stored.orientation != 1 ? 1 : 0;
         try {
             pictures_.push_back(preprocessor_.apply(upright(stored)));
@@ -78,12 +79,13 @@ void InputSource::read_pictures() {
             throw FormatError(fmt::format("{}: {}", file.string(), error.what()));
         }
         const Picture& made = pictures_.back();
-        if (made.height != spec_.image_height || made.width != spec_.image_width)
+        if (made.height != spec_.embedding.image.height ||
+            made.width != spec_.embedding.image.width)
             throw ShapeError(fmt::format(
                 "{}: {} makes it {} x {} pixels, but the model takes {} x {}; name another with "
                 "--preprocessor FILE.",
-                file.string(), preprocessor_.source, made.height, made.width, spec_.image_height,
-                spec_.image_width));
+                file.string(), preprocessor_.source, made.height, made.width,
+                spec_.embedding.image.height, spec_.embedding.image.width));
         described.push_back(described_picture(file, bytes, stored, made));
     }
     if (turned > 0)

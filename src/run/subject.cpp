@@ -157,7 +157,7 @@ Subject open_random(const SubjectOptions& options) {
     subject.kind = Subject::Kind::random;
     subject.argument = options.model;
     subject.random = random_model(options.model.substr(random_prefix.size()));
-    subject.random.spec.trained = false;
+    subject.random.spec.provenance.trained = false;
     return subject;
 }
 
@@ -288,7 +288,7 @@ Subject open_subject(const SubjectOptions& options) {
         if (other.empty()) throw;
         throw FormatError(fmt::format("{}: {}.", options.model, other));
     }
-    std::ranges::move(scaled, std::back_inserter(subject.architecture.spec.warnings));
+    std::ranges::move(scaled, std::back_inserter(subject.architecture.spec.provenance.warnings));
     return subject;
 }
 

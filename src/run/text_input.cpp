@@ -98,11 +98,11 @@ void InputSource::read_text() {
         throw FormatError(fmt::format("{}: {}", file_, e.what()));
     }
     for (const Index id : tokenizer.wrapped(all))
-        if (id >= spec_.vocabulary)
+        if (id >= spec_.embedding.vocabulary)
             throw FormatError(fmt::format(
                 "{}: the token '{}' has the id {}, but the vocabulary of the model has {}; is this "
                 "the tokenizer of the model?",
-                file_, tokenizer.shown(id), id, spec_.vocabulary));
+                file_, tokenizer.shown(id), id, spec_.embedding.vocabulary));
     const Index around = std::ssize(tokenizer.before()) + std::ssize(tokenizer.after());
     const Index held = std::ssize(all);
     count_ = std::max<Index>(options_.samples, 1);

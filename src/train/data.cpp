@@ -163,18 +163,18 @@ Index ids_of(const ModelSpec& spec, Index symbols) { return symbol_id(spec, symb
 void require_tokens(const Fit& fit, Index symbols, bool causal) {
     const ModelSpec& s = fit.spec;
     const Index vocabulary = ids_of(s, symbols);
-    if (s.channels > 0 || s.vocabulary == 0)
+    if (s.embedding.image.channels > 0 || s.embedding.vocabulary == 0)
         throw UsageError(
             fmt::format("{} takes no tokens; expected a model with a vocabulary, or --data "
                         "images:DIR or patterns for an image model.",
                         s.name));
-    if (s.vocabulary < vocabulary)
+    if (s.embedding.vocabulary < vocabulary)
         throw UsageError(fmt::format(
             "{} has a vocabulary of {}, but the data needs {}; pass vocab={} to the model.", s.name,
-            s.vocabulary, vocabulary, vocabulary));
-    if (s.hard_limit() > 0 && fit.tokens > s.hard_limit())
-        throw UsageError(
-            fmt::format("--tokens {}: {} takes at most {}.", fit.tokens, s.name, s.hard_limit()));
+            s.embedding.vocabulary, vocabulary, vocabulary));
+    if (s.embedding.hard_limit() > 0 && fit.tokens > s.embedding.hard_limit())
+        throw UsageError(fmt::format("--tokens {}: {} takes at most {}.", fit.tokens, s.name,
+                                     s.embedding.hard_limit()));
     if (causal &&
         !std::ranges::all_of(s.blocks, [](const BlockSpec& b) { return b.attention.causal; }))
         throw UsageError(
@@ -186,19 +186,19 @@ void require_tokens(const Fit& fit, Index symbols, bool causal) {
 void require_images(const Fit& fit, Index channels, Index height, Index width,
                     const std::string& what) {
     const ModelSpec& s = fit.spec;
-    if (s.channels == 0)
+    if (s.embedding.image.channels == 0)
         throw UsageError(fmt::format("{} takes tokens, but {} are images.", s.name, what));
-    if (s.image_height != height || s.image_width != width ||
-        (channels != 1 && channels != s.channels))
+    if (s.embedding.image.height != height || s.embedding.image.width != width ||
+        (channels != 1 && channels != s.embedding.image.channels))
         throw UsageError(fmt::format(
             "{} takes images of {} x {} x {}, but {} are {} x {} x {}; pass image={} to the model.",
-            s.name, s.channels, s.image_height, s.image_width, what, channels, height, width,
-            height));
+            s.name, s.embedding.image.channels, s.embedding.image.height, s.embedding.image.width,
+            what, channels, height, width, height));
 }
 
 Tensor image_tensor(const Fit& fit, std::span<const std::uint8_t> pixels, Index channels) {
     const ModelSpec& s = fit.spec;
-    const Index area = s.image_height * s.image_width;
+    const Index area = s.embedding.image.height * s.embedding.image.width;
     const auto fill = [&](auto values) {
         using T = typename decltype(values)::value_type;
         for (std::size_t i = 0; i < values.size(); ++i) {
@@ -206,7 +206,8 @@ Tensor image_tensor(const Fit& fit, std::span<const std::uint8_t> pixels, Index 
             values[i] = T(pixels[at]) / T(127.5) - T(1);
         }
     };
-    const Shape shape{s.channels, s.image_height, s.image_width};
+    const Shape shape{s.embedding.image.channels, s.embedding.image.height,
+                      s.embedding.image.width};
     return fit.type == Type::f32
                ? Tensor::filled(fit.backend, shape, [&](std::span<float> v) { fill(v); })
                : Tensor::filled(fit.backend, shape, [&](std::span<double> v) { fill(v); });

@@ -194,7 +194,8 @@ class PatternData final : public DrawnData {
     Index classes() const override { return classes_; }
     void require(const Fit& fit) const override {
         const ModelSpec& s = fit.spec;
-        require_images(fit, s.channels, s.image_height, s.image_width, "patterns");
+        require_images(fit, s.embedding.image.channels, s.embedding.image.height,
+                       s.embedding.image.width, "patterns");
     }
 
   private:
@@ -202,16 +203,16 @@ class PatternData final : public DrawnData {
         const ModelSpec& s = fit.spec;
         const auto label = Index(rng.below(std::uint64_t(classes_)));
         const double angle = std::numbers::pi * double(label) / double(classes_);
-        const double side = double(std::min(s.image_height, s.image_width));
+        const double side = double(std::min(s.embedding.image.height, s.embedding.image.width));
         const double wave = 2 * std::numbers::pi / (side * (0.15 + 0.2 * rng.uniform()));
         const double phase = 2 * std::numbers::pi * rng.uniform(),
                      strength = 40 + 50 * rng.uniform();
         const double dx = wave * std::cos(angle), dy = wave * std::sin(angle);
         std::vector<std::uint8_t> pixels;
-        for (Index c = 0; c < s.channels; ++c) {
+        for (Index c = 0; c < s.embedding.image.channels; ++c) {
             const double colour = 0.5 + 0.5 * rng.uniform();
-            for (Index y = 0; y < s.image_height; ++y)
-                for (Index x = 0; x < s.image_width; ++x) {
+            for (Index y = 0; y < s.embedding.image.height; ++y)
+                for (Index x = 0; x < s.embedding.image.width; ++x) {
                     const double v =
                         127.5 +
                         strength * colour * std::sin(dx * double(x) + dy * double(y) + phase) +
@@ -219,7 +220,7 @@ class PatternData final : public DrawnData {
                     pixels.push_back(std::uint8_t(std::clamp(v, 0.0, 255.0)));
                 }
         }
-        return labelled_image(image_tensor(fit, pixels, s.channels), label);
+        return labelled_image(image_tensor(fit, pixels, s.embedding.image.channels), label);
     }
 
     static constexpr double noise = 40;  // of 255 grey levels

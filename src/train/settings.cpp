@@ -37,7 +37,7 @@ namespace {
 /// Lower bound on the bytes that a step keeps of one sample.
 double kept_bytes(const ModelSpec& spec, Index tokens) {
     double n = double(tokens), d = double(spec.width);
-    double kept = n * double(spec.vocabulary);
+    double kept = n * double(spec.embedding.vocabulary);
     for (const BlockSpec& b : spec.blocks) {
         const double columns = double(b.attention.heads) *
                                double(std::max(b.attention.head_dim, b.attention.value_columns()));
@@ -106,9 +106,9 @@ Json identity_of(const TrainOptions& o, const ModelSpec& spec, const std::string
     out.set("decay", o.adam.decay).set("clip", o.clip).set("dropout", o.dropout);
     out.set("seed", Json(o.seed));
     // Older states, which lack it, go on from other draws.
-    if (spec.draws)
-        out.set("draws",
-                fmt::format("of seed {} after {} updates", spec.draws->seed, spec.draws->updates));
+    if (spec.provenance.draws)
+        out.set("draws", fmt::format("of seed {} after {} updates", spec.provenance.draws->seed,
+                                     spec.provenance.draws->updates));
     else if (spec.draws_at_random())
         out.set("draws", "by seed and update");
     out.set("eval_every", o.eval_every).set("eval_samples", o.eval_samples);

@@ -91,7 +91,7 @@ class Training {
           data_(open_data(options.data, loss_)),
           subject_(subject_for(options.subject, *data_)),
           spec_(checked_spec()),
-          draws_(spec_.draws.value_or(Draws{.seed = options.seed})),
+          draws_(spec_.provenance.draws.value_or(Draws{.seed = options.seed})),
           fit_{spec_, backend_, weight_type, settled_tokens()},
           together_(samples_together(spec_, fit_.tokens, options.batch, backend_)),
           parameters_(std::make_shared<Parameters>()),
@@ -431,7 +431,7 @@ class Training {
             result_.run.set("deescalated", text);
         result_.run.set("samples", data_->description()).set("train", identity());
         result_.run.set("guess", guess());
-        for (const std::string& line : spec_.warnings) warn(line);
+        for (const std::string& line : spec_.provenance.warnings) warn(line);
         for (const std::string& line : remarks_on_attention(spec_, fit_.tokens)) warn(line);
     }
 
@@ -478,7 +478,7 @@ class Training {
 
     void save(Index step) {
         ModelSpec spec = spec_;
-        spec.draws = drawn(step);
+        spec.provenance.draws = drawn(step);
         warn(folder_.save(step, spec, *parameters_, optimiser_, identity()));
     }
 

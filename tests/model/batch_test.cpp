@@ -56,16 +56,20 @@ std::vector<Input> samples_of(const ModelSpec& spec, Type type) {
     for (std::uint64_t s = 0; s < 6; ++s) {
         const Index tokens = s == 5 ? fitting_tokens(spec, std::max<Index>(n / 2, 1)) : n;
         Input input;
-        if (spec.vocabulary > 0) {
+        if (spec.embedding.vocabulary > 0) {
             for (Index i = 0; i < tokens; ++i)
-                input.ids.push_back(Index((7 * i * i + 5 * i + 3 * Index(s)) % spec.vocabulary));
+                input.ids.push_back(
+                    Index((7 * i * i + 5 * i + 3 * Index(s)) % spec.embedding.vocabulary));
             // Padding, which determines positions in some families, at a place that varies.
-            if (spec.padding_id >= 0) input.ids[s % input.ids.size()] = spec.padding_id;
-        } else if (spec.channels > 0) {
-            const bool fixed = spec.positions == Positions::learned ||
+            if (spec.embedding.padding_id >= 0)
+                input.ids[s % input.ids.size()] = spec.embedding.padding_id;
+        } else if (spec.embedding.image.channels > 0) {
+            const bool fixed = spec.embedding.positions == Positions::learned ||
                                spec.blocks.front().attention.windows.side > 0;
-            const Shape shape{spec.channels, fixed ? spec.image_height : 2 * spec.patch_height,
-                              fixed ? spec.image_width : 3 * spec.patch_width};
+            const Shape shape{
+                spec.embedding.image.channels,
+                fixed ? spec.embedding.image.height : 2 * spec.embedding.image.patch_height,
+                fixed ? spec.embedding.image.width : 3 * spec.embedding.image.patch_width};
             input.image = random_tensor(cpu(), shape, type, Law::normal, Rng(s), 0, 1);
         } else {
             input = gaussian(tokens, spec.width, type, s);
@@ -73,7 +77,7 @@ std::vector<Input> samples_of(const ModelSpec& spec, Type type) {
         const bool gated = spec.blocks.front().attention.gated_unit;
         const bool mixes =
             attention(spec.blocks.front().attention.variant).token_multiple != nullptr;
-        if (s == 4 && spec.channels == 0 && !gated && !mixes) {
+        if (s == 4 && spec.embedding.image.channels == 0 && !gated && !mixes) {
             input.keep.assign(std::size_t(tokens), true);
             input.keep[1] = input.keep.back() = false;
         }
@@ -149,7 +153,7 @@ std::vector<Loss> losses_of(const Model& model, const std::vector<Input>& inputs
     std::vector<Loss> out;
     for (std::size_t s = 0; s < inputs.size(); ++s) {
         Loss loss{.kind = Loss::Kind::square};
-        if (spec.vocabulary > 0 && spec.embedding_width == spec.width)
+        if (spec.embedding.vocabulary > 0 && spec.embedding.width == spec.width)
             loss = {.kind = Loss::Kind::tokens, .rows = {0, 2}, .targets = {1, Index(s)}};
         if (loss.kind == Loss::Kind::tokens && s % 2 == 0) {
             loss.rows.push_back(1);

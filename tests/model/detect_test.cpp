@@ -52,12 +52,13 @@ TEST(Detect, TakesSizesFromShapesAndNotesItsDefaults) {
     const ModelSpec s = detect(*tiny_bert(), with_heads(2)).spec;
     EXPECT_EQ(s.family, "bert");
     EXPECT_EQ(s.name, "BERT, 2 layers, d = 8, 2 heads");
-    EXPECT_EQ(s.vocabulary, 20);
-    EXPECT_EQ(s.max_tokens, 6);
+    EXPECT_EQ(s.embedding.vocabulary, 20);
+    EXPECT_EQ(s.embedding.max_tokens, 6);
     EXPECT_EQ(s.blocks[1].ffn.width, 16);
-    EXPECT_THAT(s.defaults, Contains(HasSubstr("layer_norm_eps = 1e-12: default of bert")));
-    EXPECT_THAT(s.defaults, Contains(HasSubstr("hidden_act = gelu: default of bert")));
-    EXPECT_THAT(s.recognised, Contains(HasSubstr("logits scaled by 0.5")));
+    EXPECT_THAT(s.provenance.defaults,
+                Contains(HasSubstr("layer_norm_eps = 1e-12: default of bert")));
+    EXPECT_THAT(s.provenance.defaults, Contains(HasSubstr("hidden_act = gelu: default of bert")));
+    EXPECT_THAT(s.provenance.recognised, Contains(HasSubstr("logits scaled by 0.5")));
 }
 
 TEST(Detect, AsksForHeadsByName) {
@@ -77,9 +78,9 @@ TEST(Detect, AcceptsAPrefixAndListsWhatItLeavesOut) {
     file.add("model.bert.pooler.dense.weight", {8, 8});
     file.add("model.classifier.weight", {4, 8});
     const ModelSpec s = detect(file, with_heads(2)).spec;
-    EXPECT_THAT(s.recognised, Contains(HasSubstr("'model.bert.'")));
-    EXPECT_THAT(s.recognised, Contains(HasSubstr("heads and buffers")));
-    EXPECT_THAT(s.ignored, Contains("model.classifier.weight"));
+    EXPECT_THAT(s.provenance.recognised, Contains(HasSubstr("'model.bert.'")));
+    EXPECT_THAT(s.provenance.recognised, Contains(HasSubstr("heads and buffers")));
+    EXPECT_THAT(s.provenance.ignored, Contains("model.classifier.weight"));
 }
 
 TEST(Detect, RefusesPartsOfTheModelOutsideOfItsPrefix) {
@@ -222,7 +223,7 @@ TEST(Detect, ComparesTheSourcesOfMetasFiles) {
                           HasSubstr("but model_args in the file says"), HasSubstr(value.dump())))
             << key;
         options.config_given = true;
-        EXPECT_THAT(detect(file, options).spec.recognised,
+        EXPECT_THAT(detect(file, options).spec.provenance.recognised,
                     Contains(HasSubstr("--config precedes what the file itself says")))
             << key;
         options.config_given = false;
@@ -265,8 +266,8 @@ TEST(Detect, ReadsWhatAttentionsDrew) {
     };
     const Architecture found = detect(
         *tiny_bert(), with_own(R"({"draws": {"seed": "18446744073709551615", "updates": 12}})"));
-    EXPECT_EQ(found.spec.draws->seed, ~std::uint64_t{0});
-    EXPECT_EQ(found.spec.draws->last(), 11);
+    EXPECT_EQ(found.spec.provenance.draws->seed, ~std::uint64_t{0});
+    EXPECT_EQ(found.spec.provenance.draws->last(), 11);
     EXPECT_EQ(Draws{}.last(), 0);
     for (const char* said :
          {R"({"seed": 3, "updates": 1})", R"({"seed": "3"})", R"({"seed": "3x", "updates": 1})",
@@ -321,14 +322,15 @@ TEST(Detect, TakesEveryFamilyThatItListsAsModelType) {
 
 TEST(Detect, WarnsOfWhatNothingTells) {
     const ModelSpec bare = detect(*tiny_bert(), with_heads(2)).spec;
-    ASSERT_EQ(bare.warnings.size(), 1U);
-    EXPECT_THAT(bare.warnings[0],
+    ASSERT_EQ(bare.provenance.warnings.size(), 1U);
+    EXPECT_THAT(bare.provenance.warnings[0],
                 AllOf(HasSubstr("hidden_act = gelu"), HasSubstr("layer_norm_eps = 1e-12")));
     const ModelSpec given =
         detect(*tiny_bert(), with_config(R"({"model_type": "bert", "num_attention_heads": 2})"))
             .spec;
-    EXPECT_TRUE(given.warnings.empty()) << given.warnings[0];  // the family's own defaults
-    EXPECT_THAT(given.defaults, Contains(HasSubstr("hidden_act = gelu")));
+    EXPECT_TRUE(given.provenance.warnings.empty())
+        << given.provenance.warnings[0];  // the family's own defaults
+    EXPECT_THAT(given.provenance.defaults, Contains(HasSubstr("hidden_act = gelu")));
 }
 
 TEST(Detect, RefusesTwoWordsForOneThing) {
@@ -481,10 +483,10 @@ TEST(Detect, ReadsScalingsThatStretchTheRotation) {
     const ModelSpec yarn = scaled(
         R"({"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 16})", longest);
     EXPECT_CLOSE(yarn.blocks[0].attention.rotary.magnitude, 1.1386294361119891, exactly);
-    EXPECT_THAT(yarn.warnings, testing::IsEmpty());
+    EXPECT_THAT(yarn.provenance.warnings, testing::IsEmpty());
     const ModelSpec other = scaled(
         R"({"rope_type": "yarn", "factor": 8, "original_max_position_embeddings": 16})", longest);
-    EXPECT_THAT(other.warnings, testing::ElementsAre(HasSubstr("has factor 8")));
+    EXPECT_THAT(other.provenance.warnings, testing::ElementsAre(HasSubstr("has factor 8")));
     const Rotary given =
         scaled(R"({"rope_type": "yarn", "factor": 4, "attention_factor": 1.25})", longest)
             .blocks[0]
@@ -520,7 +522,7 @@ TEST(Detect, ReadsAScalingBackFromTheConfigItWrites) {
 TEST(Detect, DividesTheLogitsOfMiniCpmByItsWidth) {
     const ModelSpec spec = Opened::from(golden / "minicpm").architecture.spec;
     EXPECT_EQ(spec.head.scale, 4.0 / 16);  // dim_model_base / hidden_size
-    EXPECT_THAT(spec.warnings, testing::IsEmpty());
+    EXPECT_THAT(spec.provenance.warnings, testing::IsEmpty());
 }
 
 TEST(Detect, ReadsRotaryParametersOfNewerConfigs) {
@@ -563,7 +565,7 @@ TEST(Detect, ReadsATrainedReversalWhoseAttentionReverses) {
     if (!std::filesystem::exists(shared)) GTEST_SKIP() << "the file is not here";
     const Opened opened = Opened::from(shared / "lightning-legacy-ReverseTask.ckpt");
     EXPECT_EQ(opened.architecture.spec.family, "lightning_encoder");
-    EXPECT_EQ(opened.architecture.spec.embedding_width, 10);
+    EXPECT_EQ(opened.architecture.spec.embedding.width, 10);
     const std::vector<std::size_t> digits{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3};
     std::vector<double> one_hot(160, 0.0);
     for (std::size_t i = 0; i < digits.size(); ++i) one_hot[i * 10 + digits[i]] = 1;
@@ -621,7 +623,7 @@ TEST(Detect, ReadsTorchsEncoderAsTheSameModel) {
     options.config = Json::parse(R"({"nhead": 4, "norm_first": true})", "config.json");
     const Architecture a = detect(*file, options);
     EXPECT_EQ(a.spec.family, "torch_encoder");
-    EXPECT_TRUE(a.spec.ignored.empty());
+    EXPECT_TRUE(a.spec.provenance.ignored.empty());
     const Input input = gaussian(5, 16, Type::f32);
     Recorder one, other;
     Model(drawn.spec, weights, cpu(), Type::f32).run(std::span(&input, 1), one);

@@ -45,10 +45,12 @@ class EveryCheckpoint : public testing::TestWithParam<GoldenCheckpoint> {
     /// The same sample for all: as many tokens as the unchanged model and its variants allow.
     static Input sample(const ModelSpec& spec) {
         Input input;
-        if (spec.channels > 0) {
-            const bool any_size = spec.positions == Positions::fourier;
-            const Shape shape{spec.channels, any_size ? 2 * spec.patch_height : spec.image_height,
-                              any_size ? 3 * spec.patch_width : spec.image_width};
+        if (spec.embedding.image.channels > 0) {
+            const bool any_size = spec.embedding.positions == Positions::fourier;
+            const Shape shape{
+                spec.embedding.image.channels,
+                any_size ? 2 * spec.embedding.image.patch_height : spec.embedding.image.height,
+                any_size ? 3 * spec.embedding.image.patch_width : spec.embedding.image.width};
             std::vector<double> pixels(std::size_t(shape.count()));
             Rng(3).fill_normal(std::span<double>(pixels), 0, 1);
             input.image =
@@ -56,8 +58,8 @@ class EveryCheckpoint : public testing::TestWithParam<GoldenCheckpoint> {
             return input;
         }
         const Index n = fitting_tokens(spec, 12);
-        if (spec.vocabulary == 0) return gaussian(n, spec.width, Type::f32);
-        for (Index i = 0; i < n; ++i) input.ids.push_back((5 * i + 2) % spec.vocabulary);
+        if (spec.embedding.vocabulary == 0) return gaussian(n, spec.width, Type::f32);
+        for (Index i = 0; i < n; ++i) input.ids.push_back((5 * i + 2) % spec.embedding.vocabulary);
         return input;
     }
 
@@ -72,8 +74,9 @@ class EveryCheckpoint : public testing::TestWithParam<GoldenCheckpoint> {
                 .run(std::span(&input, 1), seen);
             out.states = seen.states;
             out.attention = seen.matrix;
-            out.notes = a.spec.defaults;
-            out.notes.insert(out.notes.end(), a.spec.warnings.begin(), a.spec.warnings.end());
+            out.notes = a.spec.provenance.defaults;
+            out.notes.insert(out.notes.end(), a.spec.provenance.warnings.begin(),
+                             a.spec.provenance.warnings.end());
         } catch (const Error& e) {
             out.refusal = e.what();
         }

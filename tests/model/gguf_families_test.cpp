@@ -482,7 +482,7 @@ class Converted {
         const std::string a = std::string(case_.architecture) + ".";
         file.word("general.architecture", case_.architecture);
         file.word("general.type", "model");
-        file.texts("tokenizer.ggml.tokens", std::uint64_t(spec_.vocabulary));
+        file.texts("tokenizer.ggml.tokens", std::uint64_t(spec_.embedding.vocabulary));
         for (const auto& [here, there] : case_.keys) {
             const Json& value = config_[there];
             if (here == without || value.is_null()) continue;
@@ -600,15 +600,16 @@ Ran run(const fs::path& path, const ModelSpec& original, Type type = Type::f32) 
         Input input;
         constexpr Index tokens = 14;  // beyond the original length of phi3-longrope
         for (Index i = 0; i < fitting_tokens(original, tokens); ++i)
-            input.ids.push_back((5 * i + 2) % original.vocabulary);
+            input.ids.push_back((5 * i + 2) % original.embedding.vocabulary);
         Recorder seen;
         opened.model(type).run(std::span(&input, 1), seen);
         out.states = seen.states;
         out.attention = seen.matrix;
         out.scale = s.head.scale;
         out.cap = s.head.cap;
-        out.notes = s.defaults;
-        out.notes.insert(out.notes.end(), s.warnings.begin(), s.warnings.end());
+        out.notes = s.provenance.defaults;
+        out.notes.insert(out.notes.end(), s.provenance.warnings.begin(),
+                         s.provenance.warnings.end());
     } catch (const Error& error) {
         out.refusal = error.what();
     }

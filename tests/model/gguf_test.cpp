@@ -142,7 +142,7 @@ class Pair {
         };
         gguf_.word("general.architecture", a);
         gguf_.word("general.name", "a test");
-        number("context_length", spec.max_tokens);
+        number("context_length", spec.embedding.max_tokens);
         number("embedding_length", spec.width);
         number("block_count", std::ssize(spec.blocks));
         number("feed_forward_length", b.ffn.width);
@@ -150,7 +150,7 @@ class Pair {
         gguf_.real(a + (b.norm.kind == NormKind::rms ? ".attention.layer_norm_rms_epsilon"
                                                      : ".attention.layer_norm_epsilon"),
                    float(b.norm.eps));
-        gguf_.texts("tokenizer.ggml.tokens", std::uint64_t(spec.vocabulary));
+        gguf_.texts("tokenizer.ggml.tokens", std::uint64_t(spec.embedding.vocabulary));
         if (b.attention.rotary.columns == 0) return;
         gguf_.real(a + ".rope.freq_base", float(b.attention.rotary.theta));
         number("rope.dimension_count", b.attention.rotary.columns);
@@ -378,7 +378,7 @@ TEST(GgufModel, IgnoresAKeyThatIsNamed) {
                     [](GgufWriter& f) { f.real("llama.attention.logit_cap", 30); });
     DetectOptions options;
     options.ignore = {"llama.attention.logit_cap"};
-    EXPECT_EQ(detect(*open_checkpoint(pair.gguf()), options).spec.warnings.size(), 1U);
+    EXPECT_EQ(detect(*open_checkpoint(pair.gguf()), options).spec.provenance.warnings.size(), 1U);
 }
 
 }  // namespace

@@ -102,7 +102,7 @@ TEST_P(Golden, IsDescribedByItsSpec) {
     EXPECT_EQ(spec.width, c["width"].integer());
     EXPECT_EQ(spec.blocks.front().attention.heads, c["heads"].integer());
     EXPECT_EQ(spec.final_norm, c["final_norm"].boolean());
-    EXPECT_TRUE(spec.ignored.empty()) << spec.ignored.front();
+    EXPECT_TRUE(spec.provenance.ignored.empty()) << spec.provenance.ignored.front();
     EXPECT_NO_THROW(spec.json().dump());
 }
 INSTANTIATE_TEST_SUITE_P(Files, Golden, testing::ValuesIn(golden_cases()), [](const auto& info) {

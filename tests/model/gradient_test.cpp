@@ -134,7 +134,8 @@ TEST_P(GoldenGradients, AreThoseOfAutograd) {
         // Two layers of sums of some 100 terms each, with cancellation.
         const Tolerance tolerance{.absolute = 1e-11 * (1 + line.norm), .reason = "rounding"};
         EXPECT_CLOSE(std::sqrt(squared_norm(g)), line.norm, tolerance);
-        if (line.name != "embed.token" || g.rows() == opened.architecture.spec.vocabulary) {
+        if (line.name != "embed.token" ||
+            g.rows() == opened.architecture.spec.embedding.vocabulary) {
             EXPECT_CLOSE(dot(g, waves(g.rows(), g.cols(), std::cos)), line.waves, tolerance);
         }
     }
@@ -358,7 +359,7 @@ TEST(Differentiate, HoldsAMemoryConstant) {
         for (const bool deep : {false, true}) {
             SCOPED_TRACE(text);
             RandomModel drawn = random_model(text + (deep ? tiny : ",layers=1,d=8,heads=2,ffn=12"));
-            drawn.spec.vocabulary = 0;
+            drawn.spec.embedding.vocabulary = 0;
             expect_differences(drawn.spec, random_weights(drawn, Rng(1), cpu(), Type::f64),
                                gaussian(8, 8),
                                {.kind = Loss::Kind::product, .cotangent = direction({1, 5, 8}, 5)},

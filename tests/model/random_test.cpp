@@ -43,8 +43,8 @@ TEST(RandomModel, HasAllSizesOfItsKeys) {
     EXPECT_EQ(s.blocks[0].attention.heads, 4);
     EXPECT_EQ(s.blocks[0].attention.head_dim, 8);
     EXPECT_EQ(s.blocks[0].ffn.width, 40);
-    EXPECT_EQ(s.max_tokens, 17);
-    EXPECT_EQ(s.vocabulary, 99);
+    EXPECT_EQ(s.embedding.max_tokens, 17);
+    EXPECT_EQ(s.embedding.vocabulary, 99);
     EXPECT_EQ(s.blocks[0].norm.eps, 1e-3);
     EXPECT_EQ(s.blocks[0].ffn.activation, Unary::relu);
     EXPECT_TRUE(s.blocks[0].attention.causal);
@@ -137,8 +137,8 @@ TEST(RandomWeights, OfVisionMayHavePyTorchsDefaults) {
 }
 
 TEST(RandomModel, TakesOblongPatches) {
-    EXPECT_EQ(random_model("deit-tiny,image=64,patch=32x16").spec.patches(), 8);
-    EXPECT_EQ(random_model("deit-tiny,image=64,patch=16").spec.patches(), 16);
+    EXPECT_EQ(random_model("deit-tiny,image=64,patch=32x16").spec.embedding.image.patches(), 8);
+    EXPECT_EQ(random_model("deit-tiny,image=64,patch=16").spec.embedding.image.patches(), 16);
     EXPECT_THAT(thrown<UsageError>([] { random_model("deit-tiny,image=64,patch=32x"); }),
                 HasSubstr("patch=32x must be a size"));
     EXPECT_THAT(thrown<UsageError>([] { random_model("deit-tiny,image=64,patch=24x16"); }),
@@ -165,8 +165,9 @@ TEST(RandomModel, BeginsALearnedScaleWhereThePaperDoes) {
         weights_of("post-norm,layers=2,attention=0:softmax;1:polynomial:scale=learned:start=3");
     EXPECT_FALSE(mix->has("layer.0.attn.scale"));
     EXPECT_TRUE(mix->has("layer.1.attn.scale"));
-    EXPECT_THAT(random_model("deit-tiny,image=16,patch=4" + learned).spec.defaults.back(),
-                HasSubstr("learned attention scale 0.25"));
+    EXPECT_THAT(
+        random_model("deit-tiny,image=16,patch=4" + learned).spec.provenance.defaults.back(),
+        HasSubstr("learned attention scale 0.25"));
 }
 
 /// A layer that shares the parameters of one without a scale has it there all the same.
@@ -253,7 +254,7 @@ TEST(RandomModel, OfAlbertSharesOneLayer) {
     const RandomModel model = random_model("albert-base-v2,layers=3");
     EXPECT_EQ(model.spec.blocks[0].shares, -1);
     EXPECT_EQ(model.spec.blocks[2].shares, 0);
-    EXPECT_EQ(model.spec.embedding_width, 128);
+    EXPECT_EQ(model.spec.embedding.width, 128);
     for (const DrawnTensor& t : model.tensors) EXPECT_THAT(t.name, testing::Not(HasSubstr(".1.")));
     EXPECT_EQ(random_model("albert-xxlarge-v2").spec.width, 4096);
 }
@@ -285,9 +286,9 @@ class EveryRandomModel : public testing::TestWithParam<std::string> {
     }
     static Input input_of(const ModelSpec& s, Type type) {
         Input in;
-        if (s.vocabulary > 0) {
+        if (s.embedding.vocabulary > 0) {
             in.ids = {3, 7, 1, 39, 0, 12};
-        } else if (s.channels > 0) {
+        } else if (s.embedding.image.channels > 0) {
             const std::vector<double> pixels = gaussian(8, 24).hidden.to_host<double>();
             in.image = Tensor::from_host(cpu(), {3, 8, 8}, std::span<const double>(pixels), type);
         } else {
@@ -428,7 +429,7 @@ void expect_read_back(const std::string& text, const std::string& folder,
     write_model(drawn.spec, *weights, dir);
     const Opened opened = Opened::from(dir);
     EXPECT_EQ(opened.architecture.spec.family, drawn.spec.family);
-    EXPECT_TRUE(opened.architecture.spec.ignored.empty());
+    EXPECT_TRUE(opened.architecture.spec.provenance.ignored.empty());
     EXPECT_EQ(parameters(opened.architecture.spec).size(), drawn.tensors.size());
     const Input input = input_of(drawn.spec);
     Recorder before, after;

@@ -72,8 +72,8 @@ TEST_P(EveryRealConfig, RunsByItsName) {
     } catch (const Error& e) {
         FAIL() << GetParam().model << ": " << e.what();
     }
-    EXPECT_THAT(found.warnings, IsEmpty());
-    EXPECT_THAT(found.ignored, IsEmpty());
+    EXPECT_THAT(found.provenance.warnings, IsEmpty());
+    EXPECT_THAT(found.provenance.ignored, IsEmpty());
     const ModelSpec drawn = random_model(GetParam().random).spec;
     EXPECT_EQ(found.blocks.size(), drawn.blocks.size());
     EXPECT_EQ(found.blocks[0].attention.heads, drawn.blocks[0].attention.heads);

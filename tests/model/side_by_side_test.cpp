@@ -49,7 +49,7 @@ TEST(SideBySide, IsBothAttentionsWithTheirOwnWeights) {
         const std::shared_ptr<const Weights> weights =
             random_weights(both, Rng(4), cpu(), Type::f64);
         Input input;
-        if (both.spec.vocabulary > 0)
+        if (both.spec.embedding.vocabulary > 0)
             input.ids = {3, 5, 2, 8, 4, 3, 7};
         else
             input = gaussian(7, 8);
@@ -122,7 +122,8 @@ TEST(SideBySide, RefusesWhatItCannotBe) {
     EXPECT_THAT(
         thrown<NotAvailable>([&] { write_model(drawn.spec, *weights, testing::TempDir()); }),
         HasSubstr("side by side"));
-    EXPECT_THAT(drawn.spec.recognised, testing::Contains(HasSubstr("beside softmax attention")));
+    EXPECT_THAT(drawn.spec.provenance.recognised,
+                testing::Contains(HasSubstr("beside softmax attention")));
     EXPECT_EQ(drawn.spec.blocks[0].attention.heads, 4);
 }
 

@@ -43,9 +43,9 @@ TEST_P(EveryStep, GivesTheDerivativesOfTheSweep) {
     const Model model = model_of(GetParam());
     Input input;
     Loss loss{.kind = Loss::Kind::square};
-    if (model.spec().vocabulary > 0) {
+    if (model.spec().embedding.vocabulary > 0) {
         input.ids = {3, 1, 4, 1, 5, 9};
-        if (model.spec().embedding_width == model.spec().width)  // ALBERT here has no head
+        if (model.spec().embedding.width == model.spec().width)  // ALBERT here has no head
             loss = {.kind = Loss::Kind::tokens, .rows = {0, 2, 4}, .targets = {1, 1, 9}};
     } else {
         const std::vector<double> pixels(3 * 64, 0.25);

@@ -401,7 +401,7 @@ TEST(RandomModel, OfSwinHasThePapersSizes) {
                      {.absolute = 0.85, .reason = "printed in millions"})
             << size.name;
         // It counts a product and a sum as one.
-        EXPECT_CLOSE(forward_flops(s, s.patches()) / 2e9, size.gigaflops,
+        EXPECT_CLOSE(forward_flops(s, s.embedding.image.patches()) / 2e9, size.gigaflops,
                      {.relative = 0.02, .reason = "printed to 0.1, with norms and activations"})
             << size.name;
     }
@@ -429,8 +429,9 @@ TEST(RandomModel, OfSwinHasTheStagesThatItIsGiven) {
     EXPECT_EQ(s.width_of(3), 24);
     EXPECT_EQ(s.last_width(), 48);
     EXPECT_THAT(s.name, HasSubstr("growing to d = 48, 8 heads"));
-    EXPECT_THAT(s.recognised, Contains(HasSubstr("windows of 4 x 4 patches")));
-    EXPECT_THAT(s.recognised, Contains(HasSubstr("merge by fours behind layers 0 to d = 24, 3")));
+    EXPECT_THAT(s.provenance.recognised, Contains(HasSubstr("windows of 4 x 4 patches")));
+    EXPECT_THAT(s.provenance.recognised,
+                Contains(HasSubstr("merge by fours behind layers 0 to d = 24, 3")));
 }
 
 /// A learned scale starts at 1/sqrt(N), N the tokens of a window.
@@ -492,7 +493,7 @@ TEST(SwinModel, RefusesFilesThatItCannotRun) {
         return file;
     };
     const auto file = copied();
-    EXPECT_EQ(spec_of(*file).image_width, 16);  // by the windows of the last stage
+    EXPECT_EQ(spec_of(*file).embedding.image.width, 16);  // by the windows of the last stage
     EXPECT_THAT(error(*file, R"({"image_size": 20})"), HasSubstr("the 5 x 5 patches of stage 1"));
     EXPECT_THAT(error(*file, R"({"image_size": 12})"), HasSubstr("do not divide"));
     EXPECT_THAT(error(*file, R"({"depths": [2, 2, 1]})"), HasSubstr("the tensors say 1-2-1"));

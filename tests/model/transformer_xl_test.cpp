@@ -211,7 +211,7 @@ double log_probability(const Checkpoint& file, const std::vector<double>& state,
 TEST(AdaptiveSoftmax, IsThatOfItsDefinition) {
     for (const std::string path : {"transformer-xl", "transformer-xl-memory"}) {
         const Opened opened = Opened::from(golden / path);
-        const bool tables = opened.architecture.spec.clusters.there();
+        const bool tables = opened.architecture.spec.embedding.clusters.there();
         EXPECT_EQ(tables, path == "transformer-xl");
         ASSERT_EQ(opened.architecture.spec.head.cluster_ends, (std::vector<Index>{9, 15, 24}));
         EXPECT_EQ(opened.architecture.spec.head.first_map, tables);
@@ -246,10 +246,10 @@ TEST(AdaptiveSoftmax, IsLeftOutWhereItIsNotTied) {
 TEST(TransformerXl, IsReadByItsNamesAlone) {
     const ModelSpec s = detect(*filled_copy_of("transformer-xl"), {}).spec;
     EXPECT_EQ(s.family, "transformer_xl");
-    EXPECT_EQ(s.clusters.ends, (std::vector<Index>{9, 15, 24}));
-    EXPECT_EQ(s.clusters.divisor, 2);
+    EXPECT_EQ(s.embedding.clusters.ends, (std::vector<Index>{9, 15, 24}));
+    EXPECT_EQ(s.embedding.clusters.divisor, 2);
     for (const char* line : {"same_length", "mem_len", "clamp_len", "pre_lnorm"})
-        EXPECT_THAT(s.defaults, Contains(HasSubstr(line)));
+        EXPECT_THAT(s.provenance.defaults, Contains(HasSubstr(line)));
     EXPECT_EQ(s.blocks[0].attention.window, 1600);
     EXPECT_EQ(s.blocks[0].attention.options.at("clamp"), "1000");
 }

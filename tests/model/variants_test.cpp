@@ -20,7 +20,7 @@ std::string run_error(const std::string& path, Index n, DetectOptions options = 
                       std::vector<bool> keep = {}) {
     const Opened opened = Opened::from(golden / path, std::move(options));
     Input input = gaussian(n, opened.architecture.spec.width);
-    if (opened.architecture.spec.vocabulary > 0) {
+    if (opened.architecture.spec.embedding.vocabulary > 0) {
         input = {};
         input.ids.assign(std::size_t(n), 3);
     }
@@ -48,14 +48,15 @@ TEST(BigBird, IsReadAsItRunsOutsideOfTraining) {
     };
     const ModelSpec s = spec_of(*file, config(R"(, "block_size": 4, "num_random_blocks": 2)"));
     EXPECT_EQ(s.family, "big_bird");
-    EXPECT_EQ(s.embedding_scale, 1);
+    EXPECT_EQ(s.embedding.scale, 1);
     const AttentionSpec& a = s.blocks[0].attention;
     EXPECT_EQ(a.variant, "bigbird");
     EXPECT_EQ(
         a.options,
         (AttentionOptions{{"block", "4"}, {"random", "2"}, {"choice", "first"}, {"full", "36"}}));
-    EXPECT_THAT(s.recognised, Contains(HasSubstr("the first counted 3 times")));
-    EXPECT_THAT(spec_of(*file, config("")).defaults, Contains(HasSubstr("block_size = 64")));
+    EXPECT_THAT(s.provenance.recognised, Contains(HasSubstr("the first counted 3 times")));
+    EXPECT_THAT(spec_of(*file, config("")).provenance.defaults,
+                Contains(HasSubstr("block_size = 64")));
     const ModelSpec full =
         spec_of(*file, config(R"(, "attention_type": "original_full", "is_decoder": true)"));
     EXPECT_EQ(full.blocks[0].attention.variant, "softmax");
@@ -69,10 +70,10 @@ TEST(BigBird, IsReadAsItRunsOutsideOfTraining) {
 
 TEST(Nystromformer, TakesItsDefaultsAndSaysSo) {
     const ModelSpec s = spec_of(*copy_of("nystromformer"));
-    EXPECT_THAT(s.defaults, Contains(HasSubstr("num_landmarks = 64")));
+    EXPECT_THAT(s.provenance.defaults, Contains(HasSubstr("num_landmarks = 64")));
     EXPECT_EQ(s.blocks[0].attention.options.at("landmarks"), "n");  // 64 segments of 64
-    EXPECT_THAT(s.recognised, Contains(HasSubstr("the exact softmax")));
-    EXPECT_THAT(s.recognised, Contains(HasSubstr("a convolution of width 5")));
+    EXPECT_THAT(s.provenance.recognised, Contains(HasSubstr("the exact softmax")));
+    EXPECT_THAT(s.provenance.recognised, Contains(HasSubstr("a convolution of width 5")));
 }
 
 TEST(Nystromformer, RefusesWhatDoesNotFit) {
@@ -105,15 +106,15 @@ TEST(NystromAttention, WithoutItsConvolutionHasToBeTold) {
     EXPECT_THAT(refusal<UsageError>(*file, config), HasSubstr("--n-heads"));
     const ModelSpec s = spec_of(*file, config, 3);
     EXPECT_TRUE(s.blocks[0].attention.own.empty());
-    EXPECT_THAT(s.defaults, Contains(HasSubstr("no convolution over the values")));
+    EXPECT_THAT(s.provenance.defaults, Contains(HasSubstr("no convolution over the values")));
 }
 
 TEST(Performer, TakesSizesFromItsRandomFeatures) {
     const ModelSpec s = spec_of(*copy_of("performer"));
     EXPECT_EQ(s.blocks[0].attention.heads, 3);
     EXPECT_EQ(s.blocks[0].attention.options.at("features"), "10");
-    EXPECT_THAT(s.defaults, Contains(HasSubstr("causal = false")));
-    EXPECT_THAT(s.defaults, Contains(HasSubstr("generalized_attention = false")));
+    EXPECT_THAT(s.provenance.defaults, Contains(HasSubstr("causal = false")));
+    EXPECT_THAT(s.provenance.defaults, Contains(HasSubstr("generalized_attention = false")));
 }
 
 TEST(Performer, RefusesWhatItCannotRun) {
@@ -155,15 +156,15 @@ TEST(Linformer, MayHaveNoEmbedding) {
         if (name.starts_with(inside))
             file->add("body." + name.substr(inside.size()), whole->tensor(name).shape);
     const ModelSpec s = spec_of(*file);
-    EXPECT_EQ(s.vocabulary, 0);
+    EXPECT_EQ(s.embedding.vocabulary, 0);
     EXPECT_EQ(s.blocks.size(), 2U);
-    EXPECT_TRUE(s.ignored.empty());
+    EXPECT_TRUE(s.provenance.ignored.empty());
 }
 
 TEST(Flash, TakesItsDefaultsAndSaysSo) {
     const ModelSpec s = spec_of(*copy_of("flash"));
     for (const char* line : {"group_size = 256", "shift_tokens = true", "causal = false"})
-        EXPECT_THAT(s.defaults, Contains(HasSubstr(line)));
+        EXPECT_THAT(s.provenance.defaults, Contains(HasSubstr(line)));
     EXPECT_TRUE(s.blocks[0].attention.gated_unit);
     EXPECT_EQ(s.blocks[0].norm.kind, NormKind::scale);
     EXPECT_EQ(s.last_norm(), NormKind::layer);
@@ -209,18 +210,19 @@ TEST(TransNormer, SaysWhichReadingOfItsGateItTook) {
     const auto file = copy_of("transnormer1-lm/checkpoint_best.pt");
     const ModelSpec silu = spec_of(*file, t1);
     EXPECT_EQ(silu.blocks[0].ffn.activation, Unary::silu);
-    EXPECT_THAT(silu.warnings, Contains(HasSubstr("glu_act 'swish' is computed as SiLU")));
+    EXPECT_THAT(silu.provenance.warnings,
+                Contains(HasSubstr("glu_act 'swish' is computed as SiLU")));
     const ModelSpec identity =
         spec_of(*file, R"({"arch": "transnormer_t1", "glu_act": "identity"})");
     EXPECT_EQ(identity.blocks[0].ffn.activation, Unary::copy);
-    EXPECT_THAT(identity.recognised, Contains(HasSubstr("activation identity")));
+    EXPECT_THAT(identity.provenance.recognised, Contains(HasSubstr("activation identity")));
 }
 
 TEST(TransNormer, SaysThatZerosFillTheLastChunkAndMayLeaveThemOut) {
     const auto file = copy_of("transnormer2-mlm/checkpoint_best.pt");
     const std::string two = R"({"arch": "roberta_transnormer_t2")";
     const ModelSpec code = spec_of(*file, two + "}");
-    EXPECT_THAT(code.defaults, Contains(HasSubstr("padded_chunks = true")));
+    EXPECT_THAT(code.provenance.defaults, Contains(HasSubstr("padded_chunks = true")));
     EXPECT_EQ(code.blocks[0].attention.options.at("padded"), "1");
     const ModelSpec text = spec_of(*file, two + R"(, "padded_chunks": false})");
     EXPECT_EQ(text.blocks[0].attention.options.at("padded"), "0");

@@ -28,8 +28,8 @@ struct Model16 {
 
     ModelSpec spec(const std::string& variant = "softmax", AttentionOptions options = {}) const {
         ModelSpec s = opened.architecture.spec;
-        s.image_height = 24;  // 3 x 4 patches
-        s.image_width = 32;
+        s.embedding.image.height = 24;  // 3 x 4 patches
+        s.embedding.image.width = 32;
         for (BlockSpec& b : s.blocks) {
             b.attention.variant = variant;
             b.attention.options = options;
@@ -365,13 +365,13 @@ TEST(RandomModel, OfXcitRefusesWhatItCannotBe) {
 
 TEST(Xcit, SaysWhatItsFileDoesNotShow) {
     const ModelSpec authors = spec_of(*copy_of("xcit/xcit.pth"));
-    EXPECT_EQ(authors.patch_convolutions, 3);
-    EXPECT_EQ(authors.patch_height, 8);
-    EXPECT_EQ(authors.image_width, 224);
-    EXPECT_EQ(authors.positions, Positions::fourier);
+    EXPECT_EQ(authors.embedding.image.convolutions, 3);
+    EXPECT_EQ(authors.embedding.image.patch_height, 8);
+    EXPECT_EQ(authors.embedding.image.width, 224);
+    EXPECT_EQ(authors.embedding.positions, Positions::fourier);
     EXPECT_TRUE(authors.class_attention.all_normed);
-    EXPECT_THAT(authors.warnings, Contains(HasSubstr("tokens_norm = true")));
-    EXPECT_THAT(authors.defaults, Contains(HasSubstr("image_size 224 x 224")));
+    EXPECT_THAT(authors.provenance.warnings, Contains(HasSubstr("tokens_norm = true")));
+    EXPECT_THAT(authors.provenance.defaults, Contains(HasSubstr("image_size 224 x 224")));
     EXPECT_FALSE(
         spec_of(*copy_of("xcit/xcit.pth"), R"({"tokens_norm": false})").class_attention.all_normed);
 
@@ -382,9 +382,9 @@ TEST(Xcit, SaysWhatItsFileDoesNotShow) {
         spec_of(*timm, R"({"architecture": "xcit_tiny_12_p16_224"})").class_attention.all_normed);
     const ModelSpec large = spec_of(*timm, R"({"architecture": "xcit_nano_12_p16_384",
                            "pretrained_cfg": {"input_size": [3, 384, 352]}})");
-    EXPECT_EQ(large.image_height, 384);
-    EXPECT_EQ(large.image_width, 352);
-    EXPECT_THAT(large.warnings, Not(Contains(HasSubstr("tokens_norm"))));
+    EXPECT_EQ(large.embedding.image.height, 384);
+    EXPECT_EQ(large.embedding.image.width, 352);
+    EXPECT_THAT(large.provenance.warnings, Not(Contains(HasSubstr("tokens_norm"))));
 }
 
 TEST(Xcit, RefusesWhatItCannotRun) {
@@ -418,7 +418,7 @@ TEST(Xcit, RefusesWhatItCannotRun) {
         if (name.starts_with("cls_")) body->remove(name);
     const ModelSpec s = spec_of(*body);
     EXPECT_EQ(s.class_attention.layers, 0);
-    EXPECT_THAT(s.defaults, Contains(HasSubstr("no class attention")));
+    EXPECT_THAT(s.provenance.defaults, Contains(HasSubstr("no class attention")));
 }
 
 }  // namespace

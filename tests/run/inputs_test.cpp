@@ -11,20 +11,20 @@ namespace {
 
 ModelSpec language_model() {
     ModelSpec spec;
-    spec.width = spec.embedding_width = 6;
-    spec.vocabulary = 20;
-    spec.max_tokens = 16;
-    spec.positions = Positions::learned;
+    spec.width = spec.embedding.width = 6;
+    spec.embedding.vocabulary = 20;
+    spec.embedding.max_tokens = 16;
+    spec.embedding.positions = Positions::learned;
     return spec;
 }
 
 ModelSpec image_model() {
     ModelSpec spec;
-    spec.width = spec.embedding_width = 6;
-    spec.channels = 3;
-    spec.image_height = spec.image_width = 8;
-    spec.patch_height = spec.patch_width = 4;
-    spec.prefix_tokens = 1;
+    spec.width = spec.embedding.width = 6;
+    spec.embedding.image.channels = 3;
+    spec.embedding.image.height = spec.embedding.image.width = 8;
+    spec.embedding.image.patch_height = spec.embedding.image.patch_width = 4;
+    spec.embedding.prefix_tokens = 1;
     return spec;
 }
 
@@ -62,7 +62,7 @@ TEST(Inputs, RandomIdsCoverTheVocabularyButThePadding) {
     RunOptions options;
     options.samples = 200;
     ModelSpec spec = language_model();
-    spec.padding_id = 3;
+    spec.embedding.padding_id = 3;
     std::vector<Index> counts(20);
     for (const Input& input : source(options, spec).samples(0))
         for (const Index id : input.ids) counts[std::size_t(id)] += 1;

@@ -18,9 +18,9 @@ using testing::HasSubstr;
 
 ModelSpec model_of_500_ids() {
     ModelSpec spec;
-    spec.width = spec.embedding_width = 6;
-    spec.vocabulary = 500;
-    spec.max_tokens = 40;
+    spec.width = spec.embedding.width = 6;
+    spec.embedding.vocabulary = 500;
+    spec.embedding.max_tokens = 40;
     return spec;
 }
 

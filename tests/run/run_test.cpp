@@ -252,9 +252,10 @@ TEST_P(EveryTracePath, GivesTheNumbersOfTheModel) {
                       Type::f64);
     Rng rng = Rng(11).fork("input").fork(std::uint64_t(0)).fork(std::uint64_t(0));
     std::vector<Input> inputs(1);
-    if (subject.spec().vocabulary > 0) {
+    if (subject.spec().embedding.vocabulary > 0) {
         for (Index i = 0; i < options.tokens; ++i)
-            inputs[0].ids.push_back(Index(rng.below(std::uint64_t(subject.spec().vocabulary))));
+            inputs[0].ids.push_back(
+                Index(rng.below(std::uint64_t(subject.spec().embedding.vocabulary))));
     } else {
         std::vector<double> x(std::size_t(options.tokens * subject.spec().width));
         rng.fill_normal(std::span<double>(x), 0, 1);

@@ -12,7 +12,7 @@ namespace tsdiag::test {
 inline ModelSpec tokens_model(Index vocabulary, bool causal = true) {
     ModelSpec spec;
     spec.name = "model";
-    spec.vocabulary = vocabulary;
+    spec.embedding.vocabulary = vocabulary;
     spec.blocks.resize(1);
     spec.blocks[0].attention.causal = causal;
     return spec;

@@ -22,8 +22,8 @@ using training::Fit;
 ModelSpec image_model(Index channels, Index side) {
     ModelSpec spec;
     spec.name = "model";
-    spec.channels = channels;
-    spec.image_height = spec.image_width = side;
+    spec.embedding.image.channels = channels;
+    spec.embedding.image.height = spec.embedding.image.width = side;
     spec.blocks.resize(1);
     return spec;
 }
@@ -102,7 +102,7 @@ TEST(Data, IdsSkipThePaddingOfTheModel) {
         const Index symbols = data->vocabulary();
         const ModelSpec plain = tokens_model(symbols, false);
         ModelSpec padded = tokens_model(symbols + 1, false);
-        padded.padding_id = 1;
+        padded.embedding.padding_id = 1;
         const Fit fit{plain, cpu(), Type::f32, 8};
         std::set<Index> seen;
         for (Index i = 0; i < 40; ++i) {
@@ -118,16 +118,16 @@ TEST(Data, IdsSkipThePaddingOfTheModel) {
             seen.insert(e.input.ids.begin(), e.input.ids.end());
         }
         EXPECT_TRUE(seen.contains(1)) << kind;
-        padded.vocabulary = symbols;
+        padded.embedding.vocabulary = symbols;
         EXPECT_THAT(error_of([&] {
                         data->require({padded, cpu(), Type::f32, 8});
                     }),
                     HasSubstr("the data needs " + std::to_string(symbols + 1)));
-        padded.padding_id = symbols;  // behind them
+        padded.embedding.padding_id = symbols;  // behind them
         EXPECT_NO_THROW(data->require({padded, cpu(), Type::f32, 8}));
     }
     ModelSpec padded;
-    padded.padding_id = 1;
+    padded.embedding.padding_id = 1;
     const Json characters = opened(chars)->words(padded)["characters"];
     EXPECT_EQ(characters.array()[0].string(), "a");
     EXPECT_EQ(characters.array()[1].string(), "");

@@ -355,8 +355,8 @@ TEST(PublishedData, TinyImageNetIsFoldersOfJpeg) {
     write(root / "val/val_annotations.txt", "val_0.JPEG\tn02\t0\t32\t44\t62\n");
     ModelSpec spec;
     spec.name = "model";
-    spec.channels = 3;
-    spec.image_height = spec.image_width = 16;
+    spec.embedding.image.channels = 3;
+    spec.embedding.image.height = spec.embedding.image.width = 16;
     spec.blocks.resize(1);
     const Fit fit{spec, cpu(), Type::f32};
     const auto data = opened(root.string());

@@ -79,7 +79,7 @@ int InitCommand::run() const {
     require_room(subject.spec(), model, directory.temporary());
     const auto weights = random_weights(subject.random, weights_rng(seed, 0), cpu(), Type::f32);
     ModelSpec spec = subject.spec();
-    spec.draws = Draws{.seed = seed};
+    spec.provenance.draws = Draws{.seed = seed};
     write_model(spec, *weights, directory.temporary());
     directory.commit();
     print_json("init", Json().set("out", out));

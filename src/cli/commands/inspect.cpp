@@ -210,22 +210,25 @@ std::string what_would_be_run(const Subject& subject) {
         if (block.ffn.width > 0) layers += fmt::format(", feed-forward {}", block.ffn.width);
         text += fact("layers", layers);
     }
-    if (spec.channels > 0)
-        text += fact("input", fmt::format("images of {} x {} x {}, patches of {} x {}",
-                                          spec.channels, spec.image_height, spec.image_width,
-                                          spec.patch_height, spec.patch_width));
-    else
+    if (spec.embedding.image.channels > 0)
         text +=
-            fact("input", spec.vocabulary > 0
-                              ? fmt::format("ids below {}, at most {} tokens", spec.vocabulary,
-                                            spec.max_tokens > 0 ? fmt::format("{}", spec.max_tokens)
-                                                                : "any number of")
-                              : "states drawn N(0, 1)");
-    for (const std::string& line : spec.warnings) text += fact("warning", line);
+            fact("input", fmt::format("images of {} x {} x {}, patches of {} x {}",
+                                      spec.embedding.image.channels, spec.embedding.image.height,
+                                      spec.embedding.image.width, spec.embedding.image.patch_height,
+                                      spec.embedding.image.patch_width));
+    else
+        text += fact("input",
+                     spec.embedding.vocabulary > 0
+                         ? fmt::format("ids below {}, at most {} tokens", spec.embedding.vocabulary,
+                                       spec.embedding.max_tokens > 0
+                                           ? fmt::format("{}", spec.embedding.max_tokens)
+                                           : "any number of")
+                         : "states drawn N(0, 1)");
+    for (const std::string& line : spec.provenance.warnings) text += fact("warning", line);
     for (const std::string& line : subject.notes) text += fact("found", line);
-    for (const std::string& line : spec.recognised) text += fact("recognised", line);
-    for (const std::string& line : spec.ignored) text += fact("ignored", line);
-    for (const std::string& line : spec.defaults) text += fact("assumed", line);
+    for (const std::string& line : spec.provenance.recognised) text += fact("recognised", line);
+    for (const std::string& line : spec.provenance.ignored) text += fact("ignored", line);
+    for (const std::string& line : spec.provenance.defaults) text += fact("assumed", line);
     return text;
 }
 

@@ -92,7 +92,7 @@ RunOptions trained(const ExperimentSetting& setting) {
     if (opened.is_trace() || opened.kind != Subject::Kind::checkpoint)
         throw UsageError(
             fmt::format("--model {}: expected a checkpoint or a directory.", setting.model()));
-    const Index longest = opened.spec().max_tokens;
+    const Index longest = opened.spec().embedding.max_tokens;
     if (longest > 0) options.tokens = std::min(options.tokens, longest);
     return options;
 }

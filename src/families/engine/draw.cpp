@@ -286,9 +286,9 @@ BlockSpec block(const Sizes& s) {
 ModelSpec token_model(std::string_view family, const Sizes& s, const BlockSpec& block) {
     ModelSpec spec;
     spec.family = family;
-    spec.width = spec.embedding_width = s.d;
-    spec.vocabulary = s.vocab;
-    spec.max_tokens = s.tokens;
+    spec.width = spec.embedding.width = s.d;
+    spec.embedding.vocabulary = s.vocab;
+    spec.embedding.max_tokens = s.tokens;
     spec.blocks.assign(std::size_t(s.layers), block);
     for (std::size_t l = 0; l < spec.blocks.size(); ++l) {
         AttentionSpec& a = spec.blocks[l].attention;
@@ -365,10 +365,10 @@ RandomModel drawn(ModelSpec spec, const Law& law, std::string_view how) {
                                             : law(p);
         out.tensors.push_back({std::move(p.name), p.shape, draw});
     }
-    spec.trained = false;
+    spec.provenance.trained = false;
     spec.name = describe(spec);
-    spec.recognised = rules(spec);
-    spec.defaults.push_back(fmt::format("initialisation: {}{}", how, also));
+    spec.provenance.recognised = rules(spec);
+    spec.provenance.defaults.push_back(fmt::format("initialisation: {}{}", how, also));
     out.spec = std::move(spec);
     return out;
 }

@@ -98,7 +98,7 @@ Names parameters_of(const Checkpoint& file, const HeadNames& h, const std::strin
         source.file_name = name;
         out.emplace_back(canonical, source);
     };
-    const Index e = spec.embedding_width, v = spec.vocabulary;
+    const Index e = spec.embedding.width, v = spec.embedding.vocabulary;
     const auto there = [&](std::string_view name) { return full_name(file, name).has_value(); };
     const auto dense =
         h.transform.empty() ? std::nullopt : full_name(file, std::string(h.transform) + ".weight");
@@ -126,7 +126,7 @@ Names parameters_of(const Checkpoint& file, const HeadNames& h, const std::strin
     const bool separate = tied && !*tied;
     if (fits && (separate || !same_rows(file, *matrix, embedding))) {
         if (tied.value_or(false)) {
-            spec.warnings.push_back(
+            spec.provenance.warnings.push_back(
                 fmt::format("The output head is the token embedding, as {}, though the file has "
                             "another '{}'; it is not used",
                             who, *matrix));
@@ -174,11 +174,11 @@ Names adaptive_head(const Checkpoint& file, const Names& names, ModelSpec& spec)
         source.total = total;
         out.emplace_back(canonical, source);
     };
-    const bool tables = spec.clusters.there();
+    const bool tables = spec.embedding.clusters.there();
     const auto count = std::ssize(ends);
-    if (tables && spec.clusters.ends != ends) return {};
+    if (tables && spec.embedding.clusters.ends != ends) return {};
     if (count > 1) {
-        const Index columns = tables ? spec.clusters.width : spec.embedding_width;
+        const Index columns = tables ? spec.embedding.clusters.width : spec.embedding.width;
         for (const auto& [part, shape] : {std::pair{"weight", std::vector{count - 1, columns}},
                                           std::pair{"bias", std::vector{count - 1}}}) {
             const std::string name = crit + "cluster_" + part;
@@ -192,7 +192,7 @@ Names adaptive_head(const Checkpoint& file, const Names& names, ModelSpec& spec)
                     size = ends[std::size_t(i)] - start;
         const std::string canonical = fmt::format("head.bias.{}", i),
                           table = fmt::format("{}out_layers.{}.", crit, tables ? i : 0);
-        const Index all = tables ? size : spec.vocabulary;
+        const Index all = tables ? size : spec.embedding.vocabulary;
         if (!file.has(table + "bias") || !has_shape(file, table + "bias", {all}) ||
             !tied(table + "weight", tables ? fmt::format("embed.cluster.{}", i) : "embed.token"))
             return {};

@@ -12,7 +12,9 @@ namespace {
 /// N: of windows the patches of one, else those of an image, or the tokens of the longest input.
 Index longest_input(const ModelSpec& spec, const AttentionSpec& a) {
     const Index side = a.windows.side;
-    return side > 0 ? side * side : spec.channels > 0 ? spec.patches() : spec.max_tokens;
+    return side > 0                            ? side * side
+           : spec.embedding.image.channels > 0 ? spec.embedding.image.patches()
+                                               : spec.embedding.max_tokens;
 }
 
 }  // namespace
@@ -25,9 +27,9 @@ std::vector<LearnedParameter> learned_by(const ModelSpec& spec, Index layer, boo
         const AttentionEntry& entry = attention(a.variant);
         if ((b.shares < 0 ? Index(l) : b.shares) != layer || entry.learned == nullptr) continue;
         const Index tokens = longest_input(spec, a);
-        const bool prefix = spec.channels > 0 && a.windows.side == 0;
+        const bool prefix = spec.embedding.image.channels > 0 && a.windows.side == 0;
         const LearnedFor model{.tokens = tokens,
-                               .longest = tokens + (prefix ? spec.prefix_tokens : 0),
+                               .longest = tokens + (prefix ? spec.embedding.prefix_tokens : 0),
                                .width = spec.width_of(Index(l)),
                                .heads = a.heads,
                                .kv_heads = a.kv_heads,

@@ -81,7 +81,7 @@ void Reader::check_leftovers(const Names& names, const Names& head, Words unused
         else if (of_head.contains(name))
             of_loss.push_back(name);
         else
-            spec.ignored.push_back(name);
+            spec.provenance.ignored.push_back(name);
     }
     if (!unknown.empty())
         refuse(
@@ -142,7 +142,7 @@ void Reader::check_told_sizes() const {
 
 void Reader::warn_of_assumptions() {
     if (assumed_.empty()) return;
-    spec.warnings.push_back(
+    spec.provenance.warnings.push_back(
         fmt::format("Assumed, because neither the file nor a configuration says: {}. Other values "
                     "change the numbers; state them with --config FILE",
                     fmt::join(assumed_, ", ")));

@@ -130,7 +130,8 @@ Names translate(const ModelSpec& spec, std::span<const NamePair> pairs, const La
         if (c.suffix == ".weight") source.plus = pair->plus;
         source.transposed = pair->form == Form::transposed && !p.vector;
         if (pair->form == Form::conv && !p.vector)
-            source.shape = {p.shape.rows, spec.channels, spec.patch_height, spec.patch_width};
+            source.shape = {p.shape.rows, spec.embedding.image.channels,
+                            spec.embedding.image.patch_height, spec.embedding.image.patch_width};
         if (pair->form == Form::leading_one) source.shape = {1, p.shape.rows, p.shape.cols};
         if (pair->form == Form::depthwise) source.shape = {p.shape.rows, 1, p.shape.cols, 1};
         if (pair->form == Form::kernel3 && !p.vector)

@@ -65,10 +65,10 @@ class Reader {
     /// --n-heads, else the config.  Throws `UsageError` where neither tells, or heads do not divide
     /// `inner`, the rows of the query projection named `tensor`.
     Index heads(Words keys, Index inner, std::string_view tensor);
-    void took(std::string line) { spec.defaults.push_back(std::move(line)); }
+    void took(std::string line) { spec.provenance.defaults.push_back(std::move(line)); }
     /// An unknown value: a warning where the config does not even name the family.
     void assume(std::string line);
-    void saw(std::string line) { spec.recognised.push_back(std::move(line)); }
+    void saw(std::string line) { spec.provenance.recognised.push_back(std::move(line)); }
     [[noreturn]] void refuse(const std::string& what) const;  ///< `FormatError` naming the file
     [[noreturn]] void ask(const std::string& what) const;     ///< `UsageError` naming the file
 

@@ -161,10 +161,11 @@ std::vector<std::string> rules(const ModelSpec& spec) {
                               name(b.ffn.activation), b.ffn.gated ? ", gated" : "", b.norm.eps,
                               a.causal ? "causal" : "bidirectional"));
     for (std::string& line : attention_rules(spec)) out.push_back(std::move(line));
-    std::string positions = fmt::format("positions: {}", name(spec.positions));
-    if (spec.positions == Positions::learned && spec.position_offset > 0)
-        positions += fmt::format(", first at row {}", spec.position_offset);
-    if (spec.padding_id >= 0) positions += fmt::format(", padding id {}", spec.padding_id);
+    std::string positions = fmt::format("positions: {}", name(spec.embedding.positions));
+    if (spec.embedding.positions == Positions::learned && spec.embedding.position_offset > 0)
+        positions += fmt::format(", first at row {}", spec.embedding.position_offset);
+    if (spec.embedding.padding_id >= 0)
+        positions += fmt::format(", padding id {}", spec.embedding.padding_id);
     if (a.rotary.columns > 0)
         positions += fmt::format(
             "; rotary, {} of {} columns, {}{}{}", a.rotary.columns, a.head_dim,
@@ -176,9 +177,9 @@ std::vector<std::string> rules(const ModelSpec& spec) {
         out.push_back(fmt::format(
             "logits times {:.6g}{}", spec.head.scale,
             spec.head.cap > 0 ? fmt::format(", then capped at {:.6g}", spec.head.cap) : ""));
-    if (b.alpha != 1 || b.ffn_alpha != 1 || spec.embedding_scale != 1)
+    if (b.alpha != 1 || b.ffn_alpha != 1 || spec.embedding.scale != 1)
         out.push_back(fmt::format("embedding times {:.6g}, branches times {:.6g} and {:.6g}",
-                                  spec.embedding_scale, b.alpha, b.ffn_alpha));
+                                  spec.embedding.scale, b.alpha, b.ffn_alpha));
     if (b.branch_norms) out.push_back("a norm of each branch before it is added");
     if (b.one_norm) out.push_back("one norm before both steps");
     if (!b.attention_norm) out.push_back("no norm before the first attention");
@@ -228,9 +229,10 @@ std::vector<std::string> rules(const ModelSpec& spec) {
     const auto windows =
         std::count_if(spec.blocks.begin(), spec.blocks.end(),
                       [](const BlockSpec& block) { return block.attention.window > 0; });
-    if (spec.clusters.there())
+    if (spec.embedding.clusters.there())
         out.push_back(fmt::format("token embedding in {} clusters, of {} columns and fewer",
-                                  spec.clusters.ends.size(), spec.clusters.width));
+                                  spec.embedding.clusters.ends.size(),
+                                  spec.embedding.clusters.width));
     if (spec.memory_tokens > 0)
         out.push_back(
             fmt::format("the first {} tokens of a sample are its memory", spec.memory_tokens));
@@ -239,10 +241,10 @@ std::vector<std::string> rules(const ModelSpec& spec) {
         out.push_back(fmt::format("local patch interaction: {0} x {0}, batch norm eps {1}",
                                   b.local.kernel, b.local.eps));
     for (std::string& line : window_rules(spec)) out.push_back(std::move(line));
-    if (spec.patch_convolutions > 0)
-        out.push_back(
-            fmt::format("patches by {} convolutions with batch norms", spec.patch_convolutions));
-    if (b.local.kernel > 0 || spec.patch_convolutions > 0)
+    if (spec.embedding.image.convolutions > 0)
+        out.push_back(fmt::format("patches by {} convolutions with batch norms",
+                                  spec.embedding.image.convolutions));
+    if (b.local.kernel > 0 || spec.embedding.image.convolutions > 0)
         out.push_back("batch norms use their stored mean and variance, also in training");
     if (const ClassSpec& c = spec.class_attention; c.layers > 0)
         out.push_back(
@@ -256,11 +258,11 @@ std::vector<std::string> rules(const ModelSpec& spec) {
             b.deesc.past ? ", by the mean over the tokens so far" : "",
             b.deesc.learned ? "learned" : fmt::format("{:.6g}", b.deesc.tau)));
     if (!b.steps.empty()) out.push_back("further steps of a layer: " + steps_text(b));
-    if (spec.draws)
+    if (spec.provenance.draws)
         out.push_back(
             fmt::format("what its attention draws at random is that of seed {}, after {} "
                         "updates of its training",
-                        spec.draws->seed, spec.draws->updates));
+                        spec.provenance.draws->seed, spec.provenance.draws->updates));
     return out;
 }
 
@@ -357,7 +359,7 @@ void Reader::apply_own_keys() {
     if (own["attention"].is_string()) attention(own["attention"].string());  // or throw
     if (own["memory_tokens"].is_integer()) spec.memory_tokens = own["memory_tokens"].integer();
     if (options_.memory_tokens > 0) spec.memory_tokens = options_.memory_tokens;
-    if (!own["draws"].is_null()) spec.draws = read_draws(own["draws"]);
+    if (!own["draws"].is_null()) spec.provenance.draws = read_draws(own["draws"]);
 }
 
 Draws Reader::read_draws(const Json& said) const {
@@ -428,7 +430,7 @@ Names Reader::read_head(const Names& names) {
                                   : "Transformers has it where tie_word_embeddings is "
                                     "not in the configuration",
                              spec);
-    if (tied && !*tied && spec.vocabulary > 0 && !spec.head.matrix)
+    if (tied && !*tied && spec.embedding.vocabulary > 0 && !spec.head.matrix)
         took(
             fmt::format("{} says tie_word_embeddings = false, but the file has no separate output "
                         "head: --loss lm and mlm use the token embedding instead",

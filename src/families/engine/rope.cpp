@@ -99,7 +99,7 @@ void read_yarn(Reader& r, const Json& rope, Rotary& out) {
     out.magnitude = positive_or(r, rope, "attention_factor", out.magnitude);
     const Json& longest = r.value({"max_position_embeddings"});
     if (before > 0 && longest.is_number() && longest.number() != out.factor * before)
-        r.spec.warnings.push_back(
+        r.spec.provenance.warnings.push_back(
             fmt::format("The rotary scaling has factor {}, though max_position_embeddings {} is {} "
                         "times the {} tokens before it; the factor is used",
                         out.factor, longest.dump(), longest.number() / before, before));

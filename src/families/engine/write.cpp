@@ -179,10 +179,11 @@ void write_model(const ModelSpec& spec, const Weights& weights,
             own.set("layers", layers);
         }
         if (spec.memory_tokens > 0) own.set("memory_tokens", spec.memory_tokens);
-        if (spec.draws && spec.draws_at_random())  // a seed may exceed the integers of JSON
+        if (spec.provenance.draws &&
+            spec.draws_at_random())  // a seed may exceed the integers of JSON
             own.set("draws", Json()
-                                 .set("seed", fmt::format("{}", spec.draws->seed))
-                                 .set("updates", spec.draws->updates));
+                                 .set("seed", fmt::format("{}", spec.provenance.draws->seed))
+                                 .set("updates", spec.provenance.draws->updates));
         Json config = entry->config(spec);
         config.set("torch_dtype", "float32").set("tsdiag", std::move(own));
         write_weights(spec, entry->names(spec), weights, directory, shard_bytes);

@@ -357,7 +357,7 @@ const Checkpoint& GgufModel::file() const { return *renamed_; }
 
 Architecture GgufModel::restored(Architecture found) const {
     if (!assumed_activation_.empty())
-        found.spec.warnings.push_back(
+        found.spec.provenance.warnings.push_back(
             fmt::format("The activation is taken for {}, that of the first models of its kind: "
                         "GGUF does not say it",
                         assumed_activation_));

@@ -38,9 +38,9 @@ void Renamed::restore(Architecture& found, bool paired) const {
              {"*.attn.q.weight", "*.attn.q.bias", "*.attn.k.weight", "*.attn.k.bias"})
             if (paired && glob(part, canonical)) source.paired_head = head;
     }
-    for (std::string& name : found.spec.ignored) name = original(name).name;
+    for (std::string& name : found.spec.provenance.ignored) name = original(name).name;
     if (paired)
-        found.spec.recognised.push_back(
+        found.spec.provenance.recognised.push_back(
             "rows of queries and keys are stored in pairs that rotate together; undone");
 }
 

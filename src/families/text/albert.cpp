@@ -78,14 +78,15 @@ void read_embeddings(Reader& r) {
     const std::string positions = "embeddings.position_embeddings.weight";
     const std::string types = "embeddings.token_type_embeddings.weight";
     const std::string map = "encoder.embedding_hidden_mapping_in.weight";
-    s.vocabulary = r.agreed({"vocab_size"}, r.extent(words, 0), words);
-    s.embedding_width = r.agreed({"embedding_size"}, r.extent(words, 1), words);
+    s.embedding.vocabulary = r.agreed({"vocab_size"}, r.extent(words, 0), words);
+    s.embedding.width = r.agreed({"embedding_size"}, r.extent(words, 1), words);
     s.width = r.agreed({"hidden_size"}, r.extent(map, 0), map);
-    s.embedding_map = s.embedding_norm = true;
-    s.positions = Positions::learned;
-    s.max_tokens = r.agreed({"max_position_embeddings"}, r.extent(positions, 0), positions);
-    s.token_types = true;
-    s.type_rows = r.agreed({"type_vocab_size"}, r.extent(types, 0), types);
+    s.embedding.map = s.embedding.norm = true;
+    s.embedding.positions = Positions::learned;
+    s.embedding.max_tokens =
+        r.agreed({"max_position_embeddings"}, r.extent(positions, 0), positions);
+    s.embedding.token_types = true;
+    s.embedding.type_rows = r.agreed({"type_vocab_size"}, r.extent(types, 0), types);
 }
 
 Architecture read(const Checkpoint& file, const DetectOptions& options) {
@@ -144,9 +145,9 @@ RandomModel draw(std::string_view name, const Keys& keys) {
     const Index embedding = k.count("embedding", 128);
     k.finish();
     ModelSpec s = token_model("albert", sizes, block(sizes));
-    s.embedding_width = embedding;
-    s.embedding_map = s.embedding_norm = s.token_types = true;
-    s.positions = Positions::learned;
+    s.embedding.width = embedding;
+    s.embedding.map = s.embedding.norm = s.embedding.token_types = true;
+    s.embedding.positions = Positions::learned;
     for (std::size_t l = 1; l < s.blocks.size(); ++l) s.blocks[l].shares = 0;
     return drawn(
         std::move(s), [](const Parameter& p) { return normal_law(p, 0.02, 0); },
@@ -159,13 +160,14 @@ Json config(const ModelSpec& s) {
     const BlockSpec& b = s.blocks.front();
     Json out;
     out.set("architectures", Json::Array{"AlbertModel"}).set("model_type", "albert");
-    out.set("embedding_size", s.embedding_width).set("hidden_size", s.width);
+    out.set("embedding_size", s.embedding.width).set("hidden_size", s.width);
     out.set("num_hidden_layers", Index(s.blocks.size()));
     out.set("num_hidden_groups", 1).set("inner_group_num", 1);
     out.set("num_attention_heads", b.attention.heads).set("intermediate_size", b.ffn.width);
     out.set("hidden_act", hf_activation(b.ffn.activation)).set("layer_norm_eps", b.norm.eps);
-    out.set("max_position_embeddings", s.position_rows()).set("vocab_size", s.vocabulary);
-    out.set("type_vocab_size", s.type_rows).set("pad_token_id", 0);
+    out.set("max_position_embeddings", s.embedding.position_rows())
+        .set("vocab_size", s.embedding.vocabulary);
+    out.set("type_vocab_size", s.embedding.type_rows).set("pad_token_id", 0);
     out.set("hidden_dropout_prob", 0).set("attention_probs_dropout_prob", 0);
     return out.set("initializer_range", 0.02);
 }

@@ -112,26 +112,26 @@ bool matches_distilbert(const Checkpoint& file, const Json& config) {
 void read_embeddings(Reader& r, Words width_keys) {
     ModelSpec& s = r.spec;
     const std::string words = "embeddings.word_embeddings.weight", map(electra_map);
-    s.vocabulary = r.agreed({"vocab_size"}, r.extent(words, 0), words);
-    s.width = s.embedding_width = r.extent(words, 1);
+    s.embedding.vocabulary = r.agreed({"vocab_size"}, r.extent(words, 0), words);
+    s.width = s.embedding.width = r.extent(words, 1);
     std::string widened = words;
     if (s.family == "electra") {
-        r.agreed({"embedding_size"}, s.embedding_width, words);
-        s.embedding_map = r.has(map);
-        if (s.embedding_map) {
+        r.agreed({"embedding_size"}, s.embedding.width, words);
+        s.embedding.map = r.has(map);
+        if (s.embedding.map) {
             s.width = r.extent(map, 0);
             widened = map;
         }
     }
     r.agreed(width_keys, s.width, widened);
-    s.positions = Positions::learned;
+    s.embedding.positions = Positions::learned;
     const std::string positions = "embeddings.position_embeddings.weight";
     const std::string distances(distance_table);
-    s.max_tokens =
+    s.embedding.max_tokens =
         r.has(positions) || !r.has(distances)
             ? r.agreed({"max_position_embeddings"}, r.extent(positions, 0), positions)
             : r.agreed({"max_position_embeddings"}, (r.extent(distances, 0) + 1) / 2, distances);
-    s.embedding_norm = true;
+    s.embedding.norm = true;
 }
 
 /// Positions by distances in place of a table that is added: the library creates that all the same.
@@ -152,11 +152,11 @@ void read_distances(Reader& r, AttentionSpec& a) {
         r.refuse(fmt::format("{} says {} = {}, but tensor '{}{}' is there", r.config_source(), key,
                              said.dump(), r.prefix(), table));
     ModelSpec& s = r.spec;
-    s.positions = Positions::none;
-    const Index rows = 2 * s.max_tokens - 1;
+    s.embedding.positions = Positions::none;
+    const Index rows = 2 * s.embedding.max_tokens - 1;
     if (r.extent(table, 0) != rows)
         r.refuse(fmt::format("tensor '{}{}' has {} distances, expected {} of {} positions",
-                             r.prefix(), table, r.extent(table, 0), rows, s.max_tokens));
+                             r.prefix(), table, r.extent(table, 0), rows, s.embedding.max_tokens));
     a.variant = "relative_key";
     a.options["keys"] = keys ? "1" : "0";
     a.own = {{"distance", {1, rows, a.head_dim}}};
@@ -168,7 +168,7 @@ void read_blocks(Reader& r, AttentionSpec& a) {
     const Index block = r.count({"block_size"}, 64), random = r.count({"num_random_blocks"}, 3);
     a.qkv_bias = r.flag({"use_bias"}, true);
     if (r.flag({"rescale_embeddings"}, false))
-        r.spec.embedding_scale = std::sqrt(double(r.spec.width));
+        r.spec.embedding.scale = std::sqrt(double(r.spec.width));
     if (equal(type, "original_full")) return;
     r.only({"attention_type"}, "block_sparse");
     r.only({"is_decoder"}, false);
@@ -197,16 +197,16 @@ Architecture read_bert_like(const Checkpoint& file, const DetectOptions& options
     read_embeddings(r, {"hidden_size"});
     ModelSpec& s = r.spec;
     const std::string types = "embeddings.token_type_embeddings.weight";
-    s.token_types = true;
-    s.type_rows = r.agreed({"type_vocab_size"}, r.extent(types, 0), types);
+    s.embedding.token_types = true;
+    s.embedding.type_rows = r.agreed({"type_vocab_size"}, r.extent(types, 0), types);
     if (family == "ernie") {
         const std::string tasks = "embeddings.task_type_embeddings.weight";
         if (r.part({"use_task_id"}, tasks))
-            s.task_rows = r.agreed({"task_type_vocab_size"}, r.extent(tasks, 0), tasks);
+            s.embedding.task_rows = r.agreed({"task_type_vocab_size"}, r.extent(tasks, 0), tasks);
         else
             r.value({"task_type_vocab_size"});
     }
-    s.embedding_norm = !megatron;
+    s.embedding.norm = !megatron;
     s.final_norm = megatron;
     const std::string layer = "encoder.layer.0.";
     BlockSpec b;
@@ -218,11 +218,12 @@ Architecture read_bert_like(const Checkpoint& file, const DetectOptions& options
     a.head_dim = inner / a.heads;
     a.scale = 1 / std::sqrt(double(a.head_dim));
     read_distances(r, a);
-    if (roberta && s.positions == Positions::learned) {
-        s.padding_id = r.count({"pad_token_id"}, 1);
-        s.position_offset = s.padding_id + 1;
-        s.max_tokens -= s.position_offset;
-        if (s.max_tokens < 1) r.refuse("its position table is not longer than the padding id");
+    if (roberta && s.embedding.positions == Positions::learned) {
+        s.embedding.padding_id = r.count({"pad_token_id"}, 1);
+        s.embedding.position_offset = s.embedding.padding_id + 1;
+        s.embedding.max_tokens -= s.embedding.position_offset;
+        if (s.embedding.max_tokens < 1)
+            r.refuse("its position table is not longer than the padding id");
     }
     const std::string up = layer + "intermediate.dense.weight";
     b.ffn.width = r.agreed({"intermediate_size"}, r.extent(up, 0), up);
@@ -238,7 +239,8 @@ Architecture read_bert_like(const Checkpoint& file, const DetectOptions& options
     return r.finish(
         std::move(names),
         {"*position_ids",
-         s.positions == Positions::none ? "embeddings.position_embeddings.weight" : "*position_ids",
+         s.embedding.positions == Positions::none ? "embeddings.position_embeddings.weight"
+                                                  : "*position_ids",
          "embeddings.token_type_ids", "pooler.*", "cls.*", "classifier*", "qa_outputs.*",
          "qa_classifier.*", "lm_head.*", "discriminator_predictions.*", "generator_predictions.*",
          "generator_lm_head.*"});
@@ -349,24 +351,24 @@ RandomModel draw_like(std::string_view family, const std::vector<Preset>& preset
     BlockSpec b = block(sizes);
     if (family == "megatron-bert") b.placement = NormPlacement::pre;
     ModelSpec s = token_model(family, sizes, b);
-    s.embedding_width = embedding;
-    s.embedding_map = embedding != s.width;
-    s.positions = distances ? Positions::none : Positions::learned;
+    s.embedding.width = embedding;
+    s.embedding.map = embedding != s.width;
+    s.embedding.positions = distances ? Positions::none : Positions::learned;
     s.final_norm = family == "megatron-bert";
-    s.embedding_norm = !s.final_norm;
-    s.token_types = family != "distilbert";
-    s.type_rows = roberta ? 1 : ernie ? 4 : 2;
-    s.task_rows = ernie ? 3 : 0;
+    s.embedding.norm = !s.final_norm;
+    s.embedding.token_types = family != "distilbert";
+    s.embedding.type_rows = roberta ? 1 : ernie ? 4 : 2;
+    s.embedding.task_rows = ernie ? 3 : 0;
     if (distances)
         for (BlockSpec& layer : s.blocks) {
             AttentionSpec& a = layer.attention;
             a.options["keys"] = std::string(preset.keys);
-            a.own = {{"distance", {1, 2 * s.max_tokens - 1, a.head_dim}}};
+            a.own = {{"distance", {1, 2 * s.embedding.max_tokens - 1, a.head_dim}}};
         }
     const Index padding = roberta ? 1 : 0;
     if (roberta) {
-        s.padding_id = padding;
-        s.position_offset = padding + 1;
+        s.embedding.padding_id = padding;
+        s.embedding.position_offset = padding + 1;
     }
     return drawn(
         std::move(s),
@@ -421,14 +423,16 @@ Json bert_config(const ModelSpec& s) {
     Json out;
     out.set("architectures", Json::Array{model_class(s.family)});
     out.set("model_type", s.family).set("hidden_size", s.width);
-    if (s.family == "electra") out.set("embedding_size", s.embedding_width);
-    if (s.family == "ernie") out.set("use_task_id", s.task_rows > 0);
-    if (s.task_rows > 0) out.set("task_type_vocab_size", s.task_rows);
+    if (s.family == "electra") out.set("embedding_size", s.embedding.width);
+    if (s.family == "ernie") out.set("use_task_id", s.embedding.task_rows > 0);
+    if (s.embedding.task_rows > 0) out.set("task_type_vocab_size", s.embedding.task_rows);
     out.set("num_hidden_layers", Index(s.blocks.size()));
     out.set("num_attention_heads", b.attention.heads).set("intermediate_size", b.ffn.width);
     out.set("hidden_act", hf_activation(b.ffn.activation)).set("layer_norm_eps", b.norm.eps);
-    out.set("max_position_embeddings", s.position_rows()).set("vocab_size", s.vocabulary);
-    out.set("type_vocab_size", s.type_rows).set("pad_token_id", roberta ? s.padding_id : 0);
+    out.set("max_position_embeddings", s.embedding.position_rows())
+        .set("vocab_size", s.embedding.vocabulary);
+    out.set("type_vocab_size", s.embedding.type_rows)
+        .set("pad_token_id", roberta ? s.embedding.padding_id : 0);
     if (b.attention.causal) out.set("is_decoder", true);
     const bool keys = distances && b.attention.options.at("keys") == "1";
     out.set("position_embedding_type", keys        ? "relative_key_query"
@@ -445,7 +449,8 @@ Json distilbert_config(const ModelSpec& s) {
     out.set("n_heads", b.attention.heads).set("hidden_dim", b.ffn.width);
     out.set("activation", hf_activation(b.ffn.activation)).set("layer_norm_eps", b.norm.eps);
     out.set("sinusoidal_pos_embds", false);
-    out.set("max_position_embeddings", s.position_rows()).set("vocab_size", s.vocabulary);
+    out.set("max_position_embeddings", s.embedding.position_rows())
+        .set("vocab_size", s.embedding.vocabulary);
     return out.set("pad_token_id", 0).set("initializer_range", 0.02);
 }
 

@@ -44,7 +44,7 @@ void fix_alibi(ModelSpec& s) {
 }
 void fix_bloom(ModelSpec& s) {
     fix_alibi(s);
-    s.embedding_norm = true;
+    s.embedding.norm = true;
     for (BlockSpec& b : s.blocks)
         b.norm.bias = b.attention.qkv_bias = b.attention.out_bias = b.ffn.bias = true;
 }

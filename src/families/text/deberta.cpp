@@ -189,17 +189,18 @@ Architecture read(const Checkpoint& file, const DetectOptions& options, bool sec
                       positions = "embeddings.position_embeddings.weight",
                       types = "embeddings.token_type_embeddings.weight",
                       up = "encoder.layer.0.intermediate.dense.weight";
-    s.vocabulary = r.agreed({"vocab_size"}, r.extent(words, 0), words);
-    s.width = s.embedding_width = r.agreed({"hidden_size"}, r.extent(words, 1), words);
+    s.embedding.vocabulary = r.agreed({"vocab_size"}, r.extent(words, 0), words);
+    s.width = s.embedding.width = r.agreed({"hidden_size"}, r.extent(words, 1), words);
     r.agreed({"embedding_size"}, s.width, words);
-    s.embedding_norm = true;
-    s.max_tokens = r.count({"max_position_embeddings"}, 512);
+    s.embedding.norm = true;
+    s.embedding.max_tokens = r.count({"max_position_embeddings"}, 512);
     if (r.flag({"position_biased_input"}, true)) {
-        s.positions = Positions::learned;
+        s.embedding.positions = Positions::learned;
         r.agreed({"max_position_embeddings"}, r.extent(positions, 0), positions);
     }
-    s.type_rows = r.agreed({"type_vocab_size"}, r.has(types) ? r.extent(types, 0) : 0, types);
-    s.token_types = s.type_rows > 0;
+    s.embedding.type_rows =
+        r.agreed({"type_vocab_size"}, r.has(types) ? r.extent(types, 0) : 0, types);
+    s.embedding.token_types = s.embedding.type_rows > 0;
     BlockSpec b;
     AttentionSpec& a = b.attention;
     const Index inner = second ? r.extent(query, 0) : r.extent(query, 0) / 3;
@@ -215,8 +216,9 @@ Architecture read(const Checkpoint& file, const DetectOptions& options, bool sec
     s.blocks.assign(std::size_t(layers), b);
     set_attention(s, distances);
     // Older libraries store the table of positions that these models do not add.
-    const char* const unused =
-        s.positions == Positions::none ? "embeddings.position_embeddings.*" : "*position_ids";
+    const char* const unused = s.embedding.positions == Positions::none
+                                   ? "embeddings.position_embeddings.*"
+                                   : "*position_ids";
     return r.finish(second ? second_names(s) : first_names(s),
                     {"*position_ids", unused, "pooler.*", "cls.*", "classifier*", "qa_outputs.*",
                      "lm_predictions.*", "mask_predictions.*"});
@@ -254,11 +256,11 @@ RandomModel draw(std::string_view name, const Keys& keys, bool second) {
     BlockSpec b = block(sizes);
     b.attention.k_bias = second;
     ModelSpec s = token_model(second ? "deberta-v2" : "deberta", sizes, b);
-    s.embedding_norm = true;
+    s.embedding.norm = true;
     Distances distances;
     distances.terms = {true, true};
-    distances.longest = s.max_tokens;
-    distances.buckets = second ? s.max_tokens / 4 * 2 : 0;  // 256 of 512 tokens
+    distances.longest = s.embedding.max_tokens;
+    distances.buckets = second ? s.embedding.max_tokens / 4 * 2 : 0;  // 256 of 512 tokens
     distances.shared = distances.normed = second;
     distances.eps = sizes.eps;
     set_attention(s, distances);
@@ -282,7 +284,8 @@ Json config(const ModelSpec& s) {
     out.set("num_hidden_layers", Index(s.blocks.size()));
     out.set("num_attention_heads", b.attention.heads).set("intermediate_size", b.ffn.width);
     out.set("hidden_act", hf_activation(b.ffn.activation)).set("layer_norm_eps", b.norm.eps);
-    out.set("max_position_embeddings", s.max_tokens).set("vocab_size", s.vocabulary);
+    out.set("max_position_embeddings", s.embedding.max_tokens)
+        .set("vocab_size", s.embedding.vocabulary);
     out.set("type_vocab_size", Index{0}).set("position_biased_input", false);
     out.set("relative_attention", true).set("max_relative_positions", Index{-1});
     out.set("pos_att_type", "c2p|p2c").set("pad_token_id", Index{0});

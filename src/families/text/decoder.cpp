@@ -90,12 +90,13 @@ Rotary read_rotation(Reader& r, const Decoder& d, Index head_dim) {
 void read_sizes_of(Reader& r, const Decoder& d) {
     ModelSpec& s = r.spec;
     const std::string tokens(pair_of(d, "embed.token").file);
-    s.vocabulary = r.agreed({d.keys.vocabulary}, r.extent(tokens, 0), tokens);
-    s.width = s.embedding_width =
+    s.embedding.vocabulary = r.agreed({d.keys.vocabulary}, r.extent(tokens, 0), tokens);
+    s.width = s.embedding.width =
         r.agreed({d.keys.width, d.keys.other_width}, r.extent(tokens, 1), tokens);
     const Json& older = r.value({d.keys.older_tokens});
     if (!d.keys.tokens.empty())
-        s.max_tokens = r.count({d.keys.tokens}, older.is_integer() ? older.integer() : d.tokens);
+        s.embedding.max_tokens =
+            r.count({d.keys.tokens}, older.is_integer() ? older.integer() : d.tokens);
     s.final_norm = true;
 }
 
@@ -242,8 +243,8 @@ Json config(const Decoder& d, const ModelSpec& s) {
     set(d.keys.ffn, b.ffn.width);
     set(d.keys.activation, hf_activation(b.ffn.activation));
     set(d.keys.eps, b.norm.eps);
-    set(d.keys.tokens, s.max_tokens);
-    set(d.keys.vocabulary, s.vocabulary);
+    set(d.keys.tokens, s.embedding.max_tokens);
+    set(d.keys.vocabulary, s.embedding.vocabulary);
     if (d.rotary.share > 0) {
         out.set("rope_theta", a.rotary.theta);
         write_rope_scaling(a.rotary, out);

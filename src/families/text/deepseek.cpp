@@ -210,9 +210,9 @@ Architecture read(const Checkpoint& file, const DetectOptions& options, bool thi
     r.value({"is_decoder"});
     ModelSpec& s = r.spec;
     const std::string tokens = "embed_tokens.weight";
-    s.vocabulary = r.agreed({"vocab_size"}, r.extent(tokens, 0), tokens);
-    s.width = s.embedding_width = r.agreed({"hidden_size"}, r.extent(tokens, 1), tokens);
-    s.max_tokens = r.count({"max_position_embeddings"}, third ? 4096 : 2048);
+    s.embedding.vocabulary = r.agreed({"vocab_size"}, r.extent(tokens, 0), tokens);
+    s.width = s.embedding.width = r.agreed({"hidden_size"}, r.extent(tokens, 1), tokens);
+    s.embedding.max_tokens = r.count({"max_position_embeddings"}, third ? 4096 : 2048);
     s.final_norm = true;
     // Layers behind the last one predict further tokens in training.
     const Json& predicts = r.value({"num_nextn_predict_layers"});
@@ -349,8 +349,9 @@ Json config(const ModelSpec& s) {
     out.set("q_lora_rank", a.latent.query_rank > 0 ? Json(a.latent.query_rank) : Json());
     out.set("qk_rope_head_dim", a.rotary.columns).set("v_head_dim", a.value_columns());
     out.set("qk_nope_head_dim", a.head_dim - a.rotary.columns).set("attention_bias", false);
-    out.set("rms_norm_eps", last.norm.eps).set("max_position_embeddings", s.max_tokens);
-    out.set("vocab_size", s.vocabulary).set("hidden_act", hf_activation(last.ffn.activation));
+    out.set("rms_norm_eps", last.norm.eps).set("max_position_embeddings", s.embedding.max_tokens);
+    out.set("vocab_size", s.embedding.vocabulary)
+        .set("hidden_act", hf_activation(last.ffn.activation));
     out.set("rope_theta", a.rotary.theta).set("rope_interleave", a.rotary.interleaved);
     write_rope_scaling(a.rotary, out);
     if (const double m = scale_by(a); m > 0) {

@@ -40,7 +40,7 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     r.find_prefix(anchor);
     ModelSpec& s = r.spec;
     const std::string query(anchor), key = "layer.0.attn.k.weight";
-    s.width = s.embedding_width = r.agreed({"width"}, r.extent(query, 1), query);
+    s.width = s.embedding.width = r.agreed({"width"}, r.extent(query, 1), query);
     const Index layers = r.layers("layer.");
     r.agreed({"layers"}, layers, "layer.*");
     s.final_norm = r.has("final_norm.weight");
@@ -145,7 +145,7 @@ RandomModel draw(std::string_view name, const Keys& keys) {
     for (const BlockSpec& layer : s.blocks)
         if (layer.attention.second && layer.attention.value_projection_only)
             k.refuse("two attentions side by side do not concatenate to d; pass out_proj=1");
-    s.vocabulary = s.max_tokens = 0;
+    s.embedding.vocabulary = s.embedding.max_tokens = 0;
     return drawn(
         std::move(s),
         [=](const Parameter& p) -> Draw {

@@ -54,7 +54,7 @@ void read_unit(Reader& r, BlockSpec& b) {
     AttentionSpec& a = b.attention;
     ModelSpec& s = r.spec;
     const std::string keys = "layers.0.to_qk.0.weight", hidden = "layers.0.to_hidden.0.weight";
-    s.width = s.embedding_width = r.agreed({"dim"}, r.extent(keys, 1), keys);
+    s.width = s.embedding.width = r.agreed({"dim"}, r.extent(keys, 1), keys);
     r.only({"laplace_attn_fn"}, false);
     r.only({"reduce_group_non_causal_attn"}, true);
     r.only({"add_residual"}, true);
@@ -82,9 +82,9 @@ void read_embedding(Reader& r) {
     ModelSpec& s = r.spec;
     const std::string token = "token_emb.weight";
     if (!r.has(token)) return;
-    s.vocabulary = r.agreed({"num_tokens"}, r.extent(token, 0), token);
+    s.embedding.vocabulary = r.agreed({"num_tokens"}, r.extent(token, 0), token);
     if (r.has("abs_pos_emb.scale") || r.has("abs_pos_emb.inv_freq")) {
-        s.positions = Positions::sin_cos;
+        s.embedding.positions = Positions::sin_cos;
         if (s.width % 2 != 0 || s.width < 4)
             r.refuse(fmt::format(
                 "sines and cosines in two halves need an even width of at least 4, not {}",
@@ -140,7 +140,7 @@ Architecture read_gau(const Checkpoint& file, const DetectOptions& options) {
     std::ranges::fill(r.spec.blocks, b);
     read_embedding(r);
     Names names = translate(r.spec, pairs(true));
-    if (r.spec.vocabulary > 0)
+    if (r.spec.embedding.vocabulary > 0)
         return r.finish(std::move(names), {"to_logits.1.*", "abs_pos_emb.inv_freq"});
     // A unit gets its bias from the enclosing model.
     return r.finish(std::move(names), {}, {"layers.", "rel_pos_bias."});
@@ -200,14 +200,14 @@ RandomModel draw_unit(std::string_view name, const Keys& keys) {
     }
     k.finish();
     ModelSpec s = token_model(name, sizes, b);
-    s.max_tokens = 0;  // positions are computed
+    s.embedding.max_tokens = 0;  // positions are computed
     for (BlockSpec& layer : s.blocks) {
         AttentionOptions& options = layer.attention.options;
         if (grouped && (!options.contains("group") || options.at("group") == "auto"))
             options["group"] = std::to_string(std::min<Index>(256, sizes.tokens));
         if (!grouped) options.emplace("width", std::to_string(s.width));
     }
-    s.positions = Positions::sin_cos;
+    s.embedding.positions = Positions::sin_cos;
     s.final_norm = true;
     s.final_norm_kind = NormKind::layer;
     return drawn(
@@ -226,7 +226,7 @@ Json unit_config(const ModelSpec& s) {
     const BlockSpec& b = s.blocks.front();
     const AttentionSpec& a = b.attention;
     Json out;
-    out.set("model_type", s.family).set("dim", s.width).set("num_tokens", s.vocabulary);
+    out.set("model_type", s.family).set("dim", s.width).set("num_tokens", s.embedding.vocabulary);
     out.set("depth", std::ssize(s.blocks)).set("query_key_dim", a.head_dim);
     out.set("expansion_factor", double(a.value_dim) / double(s.width)).set("causal", a.causal);
     out.set("norm_type", b.norm.kind == NormKind::scale ? "scalenorm" : "layernorm");

@@ -46,7 +46,7 @@ constexpr std::array branch_pairs{
     plus_one("final_norm", "norm"),
 };
 
-void fix_scale(ModelSpec& s) { s.embedding_scale = std::sqrt(double(s.width)); }
+void fix_scale(ModelSpec& s) { s.embedding.scale = std::sqrt(double(s.width)); }
 void fix_branches(ModelSpec& s) {
     fix_scale(s);
     for (BlockSpec& b : s.blocks) b.branch_norms = true;

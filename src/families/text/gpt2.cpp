@@ -71,12 +71,12 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     r.find_prefix(anchor);
     use_saved_sizes(r, file.metadata());
     ModelSpec& s = r.spec;
-    s.vocabulary = r.agreed({"vocab_size"}, r.extent("wte.weight", 0), "wte.weight");
-    s.width = s.embedding_width =
+    s.embedding.vocabulary = r.agreed({"vocab_size"}, r.extent("wte.weight", 0), "wte.weight");
+    s.width = s.embedding.width =
         r.agreed({"n_embd", "dim_embedding"}, r.extent("wte.weight", 1), "wte.weight");
-    s.positions = Positions::learned;
-    s.max_tokens = r.agreed({"n_positions", "block_size", "seq_length"}, r.extent("wpe.weight", 0),
-                            "wpe.weight");
+    s.embedding.positions = Positions::learned;
+    s.embedding.max_tokens = r.agreed({"n_positions", "block_size", "seq_length"},
+                                      r.extent("wpe.weight", 0), "wpe.weight");
     r.value({"n_ctx"});  // of the mask, a triangle at any size
     r.only({"is_causal"}, true);
     r.value({"is_decoder"});  // always a decoder, whatever this says
@@ -124,7 +124,7 @@ RandomModel draw(std::string_view name, const Keys& keys) {
     BlockSpec b = block(sizes);
     b.placement = NormPlacement::pre;
     ModelSpec s = token_model("gpt2", sizes, b);
-    s.positions = Positions::learned;
+    s.embedding.positions = Positions::learned;
     s.final_norm = true;
     const double residual = 0.02 / std::sqrt(2.0 * double(sizes.layers));
     return drawn(
@@ -148,8 +148,8 @@ Json config(const ModelSpec& s) {
     out.set("n_embd", s.width).set("n_layer", Index(s.blocks.size()));
     out.set("n_head", b.attention.heads)
         .set("n_inner", b.ffn.width)
-        .set("n_positions", s.max_tokens);
-    out.set("vocab_size", s.vocabulary).set("layer_norm_epsilon", b.norm.eps);
+        .set("n_positions", s.embedding.max_tokens);
+    out.set("vocab_size", s.embedding.vocabulary).set("layer_norm_epsilon", b.norm.eps);
     out.set("activation_function", hf_activation(b.ffn.activation)).set("scale_attn_weights", true);
     return out.set("initializer_range", 0.02);
 }

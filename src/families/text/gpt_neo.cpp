@@ -78,11 +78,12 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     Reader r(file, options, "gpt_neo");
     r.find_prefix(anchor);
     ModelSpec& s = r.spec;
-    s.vocabulary = r.agreed({"vocab_size"}, r.extent("wte.weight", 0), "wte.weight");
-    s.width = s.embedding_width =
+    s.embedding.vocabulary = r.agreed({"vocab_size"}, r.extent("wte.weight", 0), "wte.weight");
+    s.width = s.embedding.width =
         r.agreed({"hidden_size"}, r.extent("wte.weight", 1), "wte.weight");
-    s.positions = Positions::learned;
-    s.max_tokens = r.agreed({"max_position_embeddings"}, r.extent("wpe.weight", 0), "wpe.weight");
+    s.embedding.positions = Positions::learned;
+    s.embedding.max_tokens =
+        r.agreed({"max_position_embeddings"}, r.extent("wpe.weight", 0), "wpe.weight");
     r.only({"is_causal"}, true);
     r.value({"is_decoder"});
     s.final_norm = true;

@@ -36,7 +36,7 @@ double factor(Reader& r, std::string_view key) {
 void read_granite(Reader& r) {
     read_attention_bias(r);
     r.part({"mlp_bias"}, "layers.0.mlp.gate_proj.bias", true);
-    r.spec.embedding_scale = factor(r, "embedding_multiplier");
+    r.spec.embedding.scale = factor(r, "embedding_multiplier");
     r.spec.head.scale = 1 / factor(r, "logits_scaling");
     const double scale = factor(r, "attention_multiplier");
     const double residual = factor(r, "residual_multiplier");
@@ -48,7 +48,7 @@ void read_granite(Reader& r) {
 void write_granite(const ModelSpec& s, Json& out) {
     const BlockSpec& b = s.blocks.front();
     out.set("attention_bias", b.attention.qkv_bias).set("mlp_bias", b.ffn.bias);
-    out.set("embedding_multiplier", s.embedding_scale).set("logits_scaling", 1 / s.head.scale);
+    out.set("embedding_multiplier", s.embedding.scale).set("logits_scaling", 1 / s.head.scale);
     out.set("attention_multiplier", b.attention.scale).set("residual_multiplier", b.alpha);
 }
 
@@ -57,14 +57,14 @@ void write_granite(const ModelSpec& s, Json& out) {
 void read_minicpm(Reader& r) {
     accept_code(r, "minicpm");
     read_attention_bias(r);
-    r.spec.embedding_scale = factor(r, "scale_emb");
+    r.spec.embedding.scale = factor(r, "scale_emb");
     r.spec.head.scale = factor(r, "dim_model_base") / double(r.spec.width);
     const double residual = factor(r, "scale_depth") / std::sqrt(double(r.spec.blocks.size()));
     for (BlockSpec& b : r.spec.blocks) b.alpha = b.ffn_alpha = residual;
 }
 void write_minicpm(const ModelSpec& s, Json& out) {
     const BlockSpec& b = s.blocks.front();
-    out.set("attention_bias", b.attention.qkv_bias).set("scale_emb", s.embedding_scale);
+    out.set("attention_bias", b.attention.qkv_bias).set("scale_emb", s.embedding.scale);
     out.set("dim_model_base", s.head.scale * double(s.width));
     out.set("scale_depth", b.alpha * std::sqrt(double(s.blocks.size())));
 }
@@ -139,7 +139,7 @@ void write_glm(const ModelSpec& s, Json& out) {
 std::vector<DecoderPreset> granite_presets() {
     return {{"granite-3.1-2b", decoder_sizes(40, 2048, 32, 8, 8192, 131072, 49155, 1e-5),
              [](ModelSpec& s) {
-                 s.embedding_scale = 12;
+                 s.embedding.scale = 12;
                  s.head.scale = 1.0 / 8;
                  for (BlockSpec& b : s.blocks) {
                      b.attention.scale = 0.015625;
@@ -151,7 +151,7 @@ std::vector<DecoderPreset> granite_presets() {
 std::vector<DecoderPreset> minicpm_presets() {
     return {
         {"minicpm-2b", decoder_sizes(40, 2304, 36, 36, 5760, 4096, 122753, 1e-5), [](ModelSpec& s) {
-             s.embedding_scale = 12;
+             s.embedding.scale = 12;
              s.head.scale = 256 / double(s.width);
              for (BlockSpec& b : s.blocks)
                  b.alpha = b.ffn_alpha = 1.4 / std::sqrt(double(s.blocks.size()));

@@ -68,7 +68,7 @@ void read_projections(Reader& r, const std::string& attention, BlockSpec& b) {
         r.saw("keys and values are the same, and so is their projection (share_kv)");
     else
         a.own.push_back({"proj_v", {1, tokens, length}});
-    r.spec.max_tokens = tokens;
+    r.spec.embedding.max_tokens = tokens;
     r.took(
         fmt::format("a sample of fewer than {} tokens uses the first rows of the projections; the "
                     "library requires exactly {}",
@@ -78,9 +78,9 @@ void read_projections(Reader& r, const std::string& attention, BlockSpec& b) {
 void read_embeddings(Reader& r) {
     ModelSpec& s = r.spec;
     const std::string token = "token_emb.weight", position = "pos_emb.weight";
-    s.vocabulary = r.agreed({"num_tokens"}, r.extent(token, 0), token);
-    s.positions = Positions::learned;
-    s.max_tokens = r.agreed({"seq_len"}, r.extent(position, 0), position);
+    s.embedding.vocabulary = r.agreed({"num_tokens"}, r.extent(token, 0), token);
+    s.embedding.positions = Positions::learned;
+    s.embedding.max_tokens = r.agreed({"seq_len"}, r.extent(position, 0), position);
 }
 
 Architecture read(const Checkpoint& file, const DetectOptions& options) {
@@ -91,7 +91,7 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     const std::string attention = inside + "net.layers.0.0.fn.";
     ModelSpec& s = r.spec;
     const std::string query = attention + "to_q.weight";
-    s.width = s.embedding_width = r.agreed({"dim"}, r.extent(query, 1), query);
+    s.width = s.embedding.width = r.agreed({"dim"}, r.extent(query, 1), query);
     r.only({"reversible"}, false);
     BlockSpec b;
     b.placement = NormPlacement::pre;

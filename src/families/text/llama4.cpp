@@ -261,9 +261,9 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     r.only({"is_causal"}, true);
     r.value({"is_decoder"});
     ModelSpec& s = r.spec;
-    s.vocabulary = r.agreed({"vocab_size"}, r.extent(tokens, 0), tokens);
-    s.width = s.embedding_width = r.agreed({"hidden_size"}, r.extent(tokens, 1), tokens);
-    s.max_tokens = r.count({"max_position_embeddings"}, 131072);
+    s.embedding.vocabulary = r.agreed({"vocab_size"}, r.extent(tokens, 0), tokens);
+    s.width = s.embedding.width = r.agreed({"hidden_size"}, r.extent(tokens, 1), tokens);
+    s.embedding.max_tokens = r.count({"max_position_embeddings"}, 131072);
     s.final_norm = true;
     BlockSpec b;
     b.placement = NormPlacement::pre;
@@ -363,8 +363,9 @@ Json config(const ModelSpec& s) {
     out.set("hidden_size", s.width).set("num_hidden_layers", Index(s.blocks.size()));
     out.set("num_attention_heads", a.heads).set("num_key_value_heads", a.kv_heads);
     out.set("head_dim", a.head_dim).set("attention_bias", a.qkv_bias);
-    out.set("rms_norm_eps", b.norm.eps).set("max_position_embeddings", s.max_tokens);
-    out.set("vocab_size", s.vocabulary).set("hidden_act", hf_activation(b.ffn.activation));
+    out.set("rms_norm_eps", b.norm.eps).set("max_position_embeddings", s.embedding.max_tokens);
+    out.set("vocab_size", s.embedding.vocabulary)
+        .set("hidden_act", hf_activation(b.ffn.activation));
     Json::Array rotates, mixed, types;
     Index chunk = 8192;
     QueryGrowth growth;

@@ -77,10 +77,10 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     ModelSpec& s = r.spec;
     const std::string words(anchor), fused = "layers.0.attn.Wqkv.weight",
                                      up = "layers.0.mlp.Wi.weight", down = "layers.0.mlp.Wo.weight";
-    s.vocabulary = r.agreed({"vocab_size"}, r.extent(words, 0), words);
-    s.width = s.embedding_width = r.agreed({"hidden_size"}, r.extent(words, 1), words);
-    s.max_tokens = r.count({"max_position_embeddings"}, 8192);
-    s.embedding_norm = s.final_norm = true;
+    s.embedding.vocabulary = r.agreed({"vocab_size"}, r.extent(words, 0), words);
+    s.width = s.embedding.width = r.agreed({"hidden_size"}, r.extent(words, 1), words);
+    s.embedding.max_tokens = r.count({"max_position_embeddings"}, 8192);
+    s.embedding.norm = s.final_norm = true;
     r.only({"position_embedding_type"}, "absolute");  // a word of its parents, which nothing reads
     BlockSpec b;
     b.placement = NormPlacement::pre;
@@ -127,7 +127,7 @@ RandomModel draw(std::string_view name, const Keys& keys) {
     b.norm.bias = b.ffn.bias = b.attention.qkv_bias = b.attention.out_bias = false;
     b.ffn.gated = true;
     ModelSpec s = token_model("modernbert", sizes, b);
-    s.embedding_norm = s.final_norm = true;
+    s.embedding.norm = s.final_norm = true;
     s.blocks.front().attention_norm = false;
     for (std::size_t l = 0; l < s.blocks.size(); ++l) {
         AttentionSpec& a = s.blocks[l].attention;
@@ -160,8 +160,8 @@ Json config(const ModelSpec& s) {
     out.set("num_attention_heads", b.attention.heads).set("intermediate_size", b.ffn.width);
     out.set("hidden_activation", hf_activation(b.ffn.activation)).set("norm_eps", b.norm.eps);
     out.set("norm_bias", b.norm.bias).set("attention_bias", b.attention.qkv_bias);
-    out.set("mlp_bias", b.ffn.bias).set("max_position_embeddings", s.max_tokens);
-    out.set("vocab_size", s.vocabulary).set("global_attn_every_n_layers", Index{3});
+    out.set("mlp_bias", b.ffn.bias).set("max_position_embeddings", s.embedding.max_tokens);
+    out.set("vocab_size", s.embedding.vocabulary).set("global_attn_every_n_layers", Index{3});
     out.set("global_rope_theta", 160000.0).set("local_rope_theta", 10000.0);
     return out.set("local_attention", Index{128}).set("initializer_range", 0.02);
 }

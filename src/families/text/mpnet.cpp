@@ -44,10 +44,10 @@ void share_biases(ModelSpec& s) {
         else
             a.own_of = 0;
     }
-    s.positions = Positions::learned;
-    s.padding_id = padding;
-    s.position_offset = padding + 1;
-    s.embedding_norm = true;
+    s.embedding.positions = Positions::learned;
+    s.embedding.padding_id = padding;
+    s.embedding.position_offset = padding + 1;
+    s.embedding.norm = true;
 }
 
 Architecture read(const Checkpoint& file, const DetectOptions& options) {
@@ -58,11 +58,12 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
                       positions = "embeddings.position_embeddings.weight",
                       biases = "encoder.relative_attention_bias.weight", query(anchor),
                       up = "encoder.layer.0.intermediate.dense.weight";
-    s.vocabulary = r.agreed({"vocab_size"}, r.extent(words, 0), words);
-    s.width = s.embedding_width = r.agreed({"hidden_size"}, r.extent(words, 1), words);
-    s.max_tokens =
+    s.embedding.vocabulary = r.agreed({"vocab_size"}, r.extent(words, 0), words);
+    s.width = s.embedding.width = r.agreed({"hidden_size"}, r.extent(words, 1), words);
+    s.embedding.max_tokens =
         r.agreed({"max_position_embeddings"}, r.extent(positions, 0), positions) - (padding + 1);
-    if (s.max_tokens < 1) r.refuse("its position table is not longer than the padding id");
+    if (s.embedding.max_tokens < 1)
+        r.refuse("its position table is not longer than the padding id");
     if (r.agreed({"relative_attention_num_buckets"}, r.extent(biases, 0), biases) != buckets)
         r.refuse(fmt::format("tensor '{}{}' has {} rows, expected {} classes of distances",
                              r.prefix(), biases, r.extent(biases, 0), buckets));
@@ -116,7 +117,8 @@ Json config(const ModelSpec& s) {
     out.set("hidden_size", s.width).set("num_hidden_layers", Index(s.blocks.size()));
     out.set("num_attention_heads", b.attention.heads).set("intermediate_size", b.ffn.width);
     out.set("hidden_act", hf_activation(b.ffn.activation)).set("layer_norm_eps", b.norm.eps);
-    out.set("max_position_embeddings", s.position_rows()).set("vocab_size", s.vocabulary);
+    out.set("max_position_embeddings", s.embedding.position_rows())
+        .set("vocab_size", s.embedding.vocabulary);
     out.set("relative_attention_num_buckets", buckets).set("pad_token_id", padding);
     return out.set("initializer_range", 0.02);
 }

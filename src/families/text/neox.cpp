@@ -41,10 +41,11 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     Reader r(file, options, "gpt_neox");
     r.find_prefix(anchor);
     ModelSpec& s = r.spec;
-    s.vocabulary = r.agreed({"vocab_size"}, r.extent("embed_in.weight", 0), "embed_in.weight");
-    s.width = s.embedding_width =
+    s.embedding.vocabulary =
+        r.agreed({"vocab_size"}, r.extent("embed_in.weight", 0), "embed_in.weight");
+    s.width = s.embedding.width =
         r.agreed({"hidden_size"}, r.extent("embed_in.weight", 1), "embed_in.weight");
-    s.max_tokens = r.count({"max_position_embeddings"}, 2048);
+    s.embedding.max_tokens = r.count({"max_position_embeddings"}, 2048);
     s.final_norm = true;
     r.only({"is_causal"}, true);
     r.value({"is_decoder"});
@@ -103,9 +104,9 @@ Json config(const ModelSpec& s) {
     out.set("num_attention_heads", a.heads).set("intermediate_size", b.ffn.width);
     out.set("hidden_act", hf_activation(b.ffn.activation)).set("layer_norm_eps", b.norm.eps);
     out.set("rotary_pct", double(a.rotary.columns) / double(a.head_dim));
-    out.set("rotary_emb_base", a.rotary.theta).set("vocab_size", s.vocabulary);
+    out.set("rotary_emb_base", a.rotary.theta).set("vocab_size", s.embedding.vocabulary);
     out.set("use_parallel_residual", b.placement == NormPlacement::parallel);
-    out.set("max_position_embeddings", s.max_tokens).set("initializer_range", 0.02);
+    out.set("max_position_embeddings", s.embedding.max_tokens).set("initializer_range", 0.02);
     write_rope_scaling(a.rotary, out);
     return out.set("tie_word_embeddings", false);
 }

@@ -73,18 +73,19 @@ void read_convolution(Reader& r, const std::string& tensor, Words keys, BlockSpe
 void read_embeddings(Reader& r) {
     ModelSpec& s = r.spec;
     const std::string words = "embeddings.word_embeddings.weight";
-    s.vocabulary = r.agreed({"vocab_size"}, r.extent(words, 0), words);
-    s.width = s.embedding_width = r.agreed({"hidden_size"}, r.extent(words, 1), words);
-    s.positions = Positions::learned;
-    s.position_offset = 2;
+    s.embedding.vocabulary = r.agreed({"vocab_size"}, r.extent(words, 0), words);
+    s.width = s.embedding.width = r.agreed({"hidden_size"}, r.extent(words, 1), words);
+    s.embedding.positions = Positions::learned;
+    s.embedding.position_offset = 2;
     const std::string positions = "embeddings.position_embeddings.weight";
-    s.max_tokens = r.extent(positions, 0) - s.position_offset;
-    if (s.max_tokens < 1) r.refuse("its position table has no row beyond the first two");
-    s.max_tokens = r.agreed({"max_position_embeddings"}, s.max_tokens, positions);
+    s.embedding.max_tokens = r.extent(positions, 0) - s.embedding.position_offset;
+    if (s.embedding.max_tokens < 1) r.refuse("its position table has no row beyond the first two");
+    s.embedding.max_tokens =
+        r.agreed({"max_position_embeddings"}, s.embedding.max_tokens, positions);
     const std::string types = "embeddings.token_type_embeddings.weight";
-    s.token_types = true;
-    s.type_rows = r.agreed({"type_vocab_size"}, r.extent(types, 0), types);
-    s.embedding_norm = true;
+    s.embedding.token_types = true;
+    s.embedding.type_rows = r.agreed({"type_vocab_size"}, r.extent(types, 0), types);
+    s.embedding.norm = true;
 }
 
 /// Start of the iterated inverse: only where `inv_coeff_init_option` is true does the library read
@@ -152,7 +153,7 @@ Architecture read_attention(const Checkpoint& file, const DetectOptions& options
     r.find_prefix(attention_anchor);
     ModelSpec& s = r.spec;
     const std::string qkv(attention_anchor), conv(attention_mark);
-    s.width = s.embedding_width = r.agreed({"dim"}, r.extent(qkv, 1), qkv);
+    s.width = s.embedding.width = r.agreed({"dim"}, r.extent(qkv, 1), qkv);
     BlockSpec b;
     AttentionSpec& a = b.attention;
     b.placement = NormPlacement::pre;

@@ -34,7 +34,7 @@ constexpr std::array bigcode_pairs{
 };
 
 void fix_layers(ModelSpec& s) {
-    s.positions = Positions::learned;
+    s.embedding.positions = Positions::learned;
     for (BlockSpec& b : s.blocks) {
         b.norm.kind = NormKind::layer;
         b.norm.bias = b.attention.qkv_bias = b.attention.out_bias = b.ffn.bias = true;
@@ -44,12 +44,12 @@ void fix_layers(ModelSpec& s) {
 /// Positions begin at row 2 of the table.
 void fix_opt(ModelSpec& s) {
     fix_layers(s);
-    s.position_offset = 2;
+    s.embedding.position_offset = 2;
 }
 void read_opt(Reader& r) {
     ModelSpec& s = r.spec;
     const std::string table = "embed_positions.weight";
-    s.max_tokens = r.agreed({"max_position_embeddings"}, r.extent(table, 0) - 2, table);
+    s.embedding.max_tokens = r.agreed({"max_position_embeddings"}, r.extent(table, 0) - 2, table);
     r.only({"word_embed_proj_dim"}, s.width);
     r.only({"do_layer_norm_before"}, true);
     r.only({"layer_norm_elementwise_affine"}, true);
@@ -65,7 +65,7 @@ void write_opt(const ModelSpec& s, Json& out) {
 /// How the library runs it, which changes no number but by rounding.
 void read_bigcode(Reader& r) {
     const std::string table = "wpe.weight";
-    r.spec.max_tokens = r.agreed({"n_positions"}, r.extent(table, 0), table);
+    r.spec.embedding.max_tokens = r.agreed({"n_positions"}, r.extent(table, 0), table);
     r.only({"multi_query"}, true);
     r.only({"scale_attn_weights"}, true);
     r.only({"add_cross_attention"}, false);

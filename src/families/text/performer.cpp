@@ -70,8 +70,8 @@ void refuse_others(const Reader& r) {
 void read_positions(Reader& r, BlockSpec& b, const std::string& table) {
     AttentionSpec& a = b.attention;
     ModelSpec& s = r.spec;
-    s.positions = Positions::learned;
-    s.max_tokens = r.agreed({"max_seq_len"}, r.extent(table, 0), table);
+    s.embedding.positions = Positions::learned;
+    s.embedding.max_tokens = r.agreed({"max_seq_len"}, r.extent(table, 0), table);
     // Computed positions come with rotary angles, learned ones without.
     if (table != position_tables.front()) return;
     if (a.head_dim % 2 != 0)
@@ -123,8 +123,8 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     refuse_others(r);
     ModelSpec& s = r.spec;
     const std::string token = "token_emb.weight";
-    s.vocabulary = r.agreed({"num_tokens"}, r.extent(token, 0), token);
-    s.width = s.embedding_width = r.agreed({"dim"}, r.extent(token, 1), token);
+    s.embedding.vocabulary = r.agreed({"num_tokens"}, r.extent(token, 0), token);
+    s.width = s.embedding.width = r.agreed({"dim"}, r.extent(token, 1), token);
     BlockSpec b;
     b.placement = NormPlacement::pre;
     read_attention(r, b);

@@ -156,7 +156,7 @@ Architecture read_torch(const Checkpoint& file, const DetectOptions& options) {
     use_hyper_parameters(r, file.metadata());
     ModelSpec& s = r.spec;
     const std::string fused(torch_anchor);
-    s.width = s.embedding_width = r.agreed({"d_model"}, r.extent(fused, 1), fused);
+    s.width = s.embedding.width = r.agreed({"d_model"}, r.extent(fused, 1), fused);
     BlockSpec b;
     AttentionSpec& a = b.attention;
     b.placement = r.flag({"norm_first"}, false) ? NormPlacement::pre : NormPlacement::post;
@@ -186,14 +186,14 @@ Architecture read_lightning(const Checkpoint& file, const DetectOptions& options
     ModelSpec& s = r.spec;
     const std::string fused(lightning_anchor),
         output = "transformer.layers.0.self_attn.o_proj.weight";
-    s.width = s.embedding_width = r.agreed({"model_dim"}, r.extent(fused, 1), fused);
+    s.width = s.embedding.width = r.agreed({"model_dim"}, r.extent(fused, 1), fused);
     if (r.has("input_net.1.weight")) {
-        s.embedding_map = true;
-        s.embedding_width =
+        s.embedding.map = true;
+        s.embedding.width =
             r.agreed({"input_dim"}, r.extent("input_net.1.weight", 1), "input_net.1.weight");
-        s.positions = Positions::sinusoidal;
+        s.embedding.positions = Positions::sinusoidal;
         r.took(fmt::format("input: features of width {}, mapped to {}, then sinusoidal positions",
-                           s.embedding_width, s.width));
+                           s.embedding.width, s.width));
     }
     BlockSpec b;
     AttentionSpec& a = b.attention;

@@ -117,10 +117,10 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     r.find_prefix(anchor);
     read_keys(r);
     ModelSpec& s = r.spec;
-    s.vocabulary = r.agreed({"d_vocab"}, r.extent("embed.W_E", 0), "embed.W_E");
-    s.width = s.embedding_width = r.agreed({"d_model"}, r.extent("embed.W_E", 1), "embed.W_E");
-    s.positions = Positions::learned;
-    s.max_tokens = r.agreed({"n_ctx"}, r.extent("pos_embed.W_pos", 0), "pos_embed.W_pos");
+    s.embedding.vocabulary = r.agreed({"d_vocab"}, r.extent("embed.W_E", 0), "embed.W_E");
+    s.width = s.embedding.width = r.agreed({"d_model"}, r.extent("embed.W_E", 1), "embed.W_E");
+    s.embedding.positions = Positions::learned;
+    s.embedding.max_tokens = r.agreed({"n_ctx"}, r.extent("pos_embed.W_pos", 0), "pos_embed.W_pos");
     s.final_norm = true;
     BlockSpec b;
     b.placement = NormPlacement::pre;

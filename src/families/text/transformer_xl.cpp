@@ -38,7 +38,7 @@ Names file_names(const ModelSpec& spec, bool shared) {
     pairs.push_back({"layer.*.attn.content_bias", biases[0]});
     pairs.push_back({"layer.*.attn.position_bias", biases[1]});
     std::vector<std::string> texts;
-    for (std::size_t i = 0; i < spec.clusters.ends.size(); ++i)
+    for (std::size_t i = 0; i < spec.embedding.clusters.ends.size(); ++i)
         for (const std::string& text :
              {fmt::format("embed.cluster.{}", i), fmt::format("word_emb.emb_layers.{}.weight", i),
               fmt::format("embed.cluster.{}.map", i), fmt::format("word_emb.emb_projs.{}", i)})
@@ -90,11 +90,11 @@ void read_embedding(Reader& r) {
     for (std::size_t i = 0; r.has(table(i)); ++i)
         ends.push_back((i == 0 ? 0 : ends.back()) + r.extent(table(i), 0));
     if (ends.empty()) r.refuse(fmt::format("tensor '{}{}' is missing", r.prefix(), table(0)));
-    s.vocabulary = r.agreed({"vocab_size", "n_token"}, ends.back(), table(0));
-    s.embedding_scale = std::sqrt(double(s.width));
-    s.embedding_width = s.width;
+    s.embedding.vocabulary = r.agreed({"vocab_size", "n_token"}, ends.back(), table(0));
+    s.embedding.scale = std::sqrt(double(s.width));
+    s.embedding.width = s.width;
     const Index columns = r.agreed({"d_embed"}, r.extent(table(0), 1), table(0));
-    const std::vector<Index> declared = declared_ends(r, s.vocabulary);
+    const std::vector<Index> declared = declared_ends(r, s.embedding.vocabulary);
     const bool mapped = r.has("word_emb.emb_projs.0");
     if (!mapped && (ends.size() > 1 || columns != s.width))
         r.refuse(
@@ -108,7 +108,7 @@ void read_embedding(Reader& r) {
         r.refuse(fmt::format("{} says cutoffs = {}, but its tables end at {}", r.config_source(),
                              r.value({"cutoffs"}).dump(), fmt::join(ends, ", ")));
     s.head.cluster_ends = ends.size() > 1 ? ends : declared;
-    if (mapped) s.clusters = {.ends = ends, .width = columns, .divisor = divisor};
+    if (mapped) s.embedding.clusters = {.ends = ends, .width = columns, .divisor = divisor};
 }
 
 BlockSpec read_block(Reader& r) {
@@ -200,9 +200,9 @@ RandomModel draw(std::string_view name, const Keys& keys) {
     if (sizes.kv_heads != sizes.heads) k.refuse("kv_heads must be equal to heads");
     b.attention.qkv_bias = b.attention.out_bias = false;
     ModelSpec s = token_model("transformer_xl", sizes, b);
-    s.embedding_scale = std::sqrt(double(s.width));
+    s.embedding.scale = std::sqrt(double(s.width));
     s.memory_tokens = memory;
-    s.max_tokens = sizes.tokens + memory;
+    s.embedding.max_tokens = sizes.tokens + memory;
     add_own_parameters(s);
     return drawn(
         std::move(s), [](const Parameter& p) { return normal_law(p, 0.02); },
@@ -216,7 +216,9 @@ Json config(const ModelSpec& s) {
     const AttentionSpec& a = b.attention;
     Json out;
     out.set("architectures", Json::Array{"TransfoXLModel"}).set("model_type", "transfo-xl");
-    out.set("vocab_size", s.vocabulary).set("cutoffs", Json::Array{}).set("div_val", Index{1});
+    out.set("vocab_size", s.embedding.vocabulary)
+        .set("cutoffs", Json::Array{})
+        .set("div_val", Index{1});
     out.set("d_model", s.width).set("d_embed", s.width).set("n_layer", std::ssize(s.blocks));
     out.set("n_head", a.heads).set("d_head", a.head_dim).set("d_inner", b.ffn.width);
     out.set("pre_lnorm", b.placement == NormPlacement::pre);

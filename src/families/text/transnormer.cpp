@@ -79,7 +79,7 @@ Unary glu_activation(Reader& r) {
     const std::string said = r.word({"glu_act"}, "swish");
     if (said == "identity" || said == "none" || said == "None") return Unary::copy;
     if (said == "swish")
-        r.spec.warnings.emplace_back(
+        r.spec.provenance.warnings.emplace_back(
             "glu_act 'swish' is computed as SiLU, as in the paper; the repository's code since "
             "2022-10-28 treats it as identity (use \"glu_act\": \"identity\" for that)");
     if (const auto op = activation_named(said)) return *op;
@@ -139,27 +139,28 @@ void read_embedding(Reader& r, bool language) {
                             "layernorm_embedding", "no_decoder_final_norm", "padded_chunks"})
         r.value({key});  // ignored: implied by a tensor or the kind of model
     const std::string token = "embed_tokens.weight", position = "embed_positions.weight";
-    s.vocabulary = r.extent(token, 0);
-    s.width = s.embedding_width =
+    s.embedding.vocabulary = r.extent(token, 0);
+    s.width = s.embedding.width =
         r.agreed({language ? "decoder_embed_dim" : "encoder_embed_dim"}, r.extent(token, 1), token);
     const bool plain = r.flag({"no_scale_embedding"}, !language);
-    s.embedding_scale = plain ? 1 : std::sqrt(double(s.width));
-    s.padding_id = r.count({"padding_idx"}, 1);
-    s.position_offset = s.padding_id + 1;
+    s.embedding.scale = plain ? 1 : std::sqrt(double(s.width));
+    s.embedding.padding_id = r.count({"padding_idx"}, 1);
+    s.embedding.position_offset = s.embedding.padding_id + 1;
     if (r.has(position)) {
-        s.positions = Positions::learned;
-        s.max_tokens = r.extent(position, 0) - s.position_offset;
-        if (s.max_tokens < 1) r.refuse("its position table is not longer than the padding id");
+        s.embedding.positions = Positions::learned;
+        s.embedding.max_tokens = r.extent(position, 0) - s.embedding.position_offset;
+        if (s.embedding.max_tokens < 1)
+            r.refuse("its position table is not longer than the padding id");
     } else if (!language && !equal(r.value({"no_token_positional_embeddings"}), true)) {
         r.extent(position, 0);  // the masked model has a table by default
     } else if (!r.flag({"no_token_positional_embeddings"}, false)) {
-        s.positions = Positions::fairseq;
+        s.embedding.positions = Positions::fairseq;
         if (r.value({"max_target_positions"}).is_number())
-            s.max_tokens = r.count({"max_target_positions"}, 0);
+            s.embedding.max_tokens = r.count({"max_target_positions"}, 0);
     }
     const bool weights = r.has("layernorm_embedding.weight");
-    s.embedding_norm = weights || r.flag({"layernorm_embedding"}, !language);
-    s.embedding_norm_kind = weights ? NormKind::layer : NormKind::simple_rms;
+    s.embedding.norm = weights || r.flag({"layernorm_embedding"}, !language);
+    s.embedding.norm_kind = weights ? NormKind::layer : NormKind::simple_rms;
 }
 
 void read_norms(Reader& r, BlockSpec& b, bool language) {
@@ -247,7 +248,7 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
 Names names(const ModelSpec& spec) {
     Names out = translate(spec, pairs);
     const char* prefix =
-        spec.positions == Positions::fairseq ? "decoder." : "encoder.sentence_encoder.";
+        spec.embedding.positions == Positions::fairseq ? "decoder." : "encoder.sentence_encoder.";
     for (auto& [canonical, source] : out) source.file_name = prefix + source.file_name;
     return out;
 }

@@ -65,12 +65,12 @@ ModelSpec spec_of(const Sizes& sizes, const Transnormer& kind) {
                                             to.qk_activation};
         }
     }
-    s.positions = kind.language ? Positions::fairseq : Positions::learned;
-    s.padding_id = 1;
-    s.position_offset = 2;
-    if (kind.language) s.embedding_scale = std::sqrt(double(s.width));
-    s.embedding_norm = !kind.language;
-    s.embedding_norm_kind = NormKind::simple_rms;
+    s.embedding.positions = kind.language ? Positions::fairseq : Positions::learned;
+    s.embedding.padding_id = 1;
+    s.embedding.position_offset = 2;
+    if (kind.language) s.embedding.scale = std::sqrt(double(s.width));
+    s.embedding.norm = !kind.language;
+    s.embedding.norm_kind = NormKind::simple_rms;
     s.final_norm = kind.language;
     return s;
 }
@@ -155,7 +155,7 @@ std::vector<std::string_view> transnormer_random_names() {
 
 Json transnormer_config(const ModelSpec& s) {
     const BlockSpec& first = s.blocks.front();
-    const bool language = s.positions == Positions::fairseq;
+    const bool language = s.embedding.positions == Positions::fairseq;
     const std::string side = language ? "decoder_" : "encoder_";
     Json out;
     out.set("model_type", "transnormer");
@@ -179,9 +179,9 @@ Json transnormer_config(const ModelSpec& s) {
     out.set(side + "normalize_before", first.placement == NormPlacement::pre);
     out.set(side + "embed_dim", s.width).set(side + "attention_heads", first.attention.heads);
     out.set(side + "layers", Index(s.blocks.size()));
-    if (language) out.set("max_target_positions", s.max_tokens);
-    out.set("no_scale_embedding", s.embedding_scale == 1);
-    return out.set("layernorm_embedding", s.embedding_norm);
+    if (language) out.set("max_target_positions", s.embedding.max_tokens);
+    out.set("no_scale_embedding", s.embedding.scale == 1);
+    return out.set("layernorm_embedding", s.embedding.norm);
 }
 
 }  // namespace tsdiag::families

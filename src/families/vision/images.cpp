@@ -39,30 +39,34 @@ Index square_side(Index count) {
 
 void read_patch_kernel(Reader& r, const std::string& weight) {
     ModelSpec& s = r.spec;
-    s.width = s.embedding_width = r.agreed({"hidden_size"}, r.extent(weight, 0), weight);
-    s.channels = r.agreed({"num_channels"}, r.extent(weight, 1), weight);
-    s.patch_height = r.extent(weight, 2);
-    s.patch_width = r.extent(weight, 3);
+    s.width = s.embedding.width = r.agreed({"hidden_size"}, r.extent(weight, 0), weight);
+    s.embedding.image.channels = r.agreed({"num_channels"}, r.extent(weight, 1), weight);
+    s.embedding.image.patch_height = r.extent(weight, 2);
+    s.embedding.image.patch_width = r.extent(weight, 3);
     const auto [height, width] = told_size(r, {"patch_size"});
-    if (height > 0 && (height != s.patch_height || width != s.patch_width))
+    if (height > 0 &&
+        (height != s.embedding.image.patch_height || width != s.embedding.image.patch_width))
         r.refuse(fmt::format(
             "the configuration says patches of {} x {}, but the kernel '{}{}' is {} x {}", height,
-            width, r.prefix(), weight, s.patch_height, s.patch_width));
+            width, r.prefix(), weight, s.embedding.image.patch_height,
+            s.embedding.image.patch_width));
 }
 
 void read_grid(Reader& r, Index rows) {
     ModelSpec& s = r.spec;
-    const Index prefix = s.prefix_has_position ? s.prefix_tokens : 0;
+    const Index prefix = s.embedding.prefix_has_position ? s.embedding.prefix_tokens : 0;
     const Index patches = rows - prefix;
     const auto [height, width] = told_size(r, {"image_size", "img_size"});
     if (height > 0 && width > 0) {
-        if ((height / s.patch_height) * (width / s.patch_width) != patches)
+        if ((height / s.embedding.image.patch_height) * (width / s.embedding.image.patch_width) !=
+            patches)
             r.refuse(
                 fmt::format("the configuration says images of {} x {}, but the position table has "
                             "{} patches of {} x {}",
-                            height, width, patches, s.patch_height, s.patch_width));
-        s.image_height = height;
-        s.image_width = width;
+                            height, width, patches, s.embedding.image.patch_height,
+                            s.embedding.image.patch_width));
+        s.embedding.image.height = height;
+        s.embedding.image.width = width;
         return;
     }
     const Index side = square_side(patches);
@@ -71,10 +75,10 @@ void read_grid(Reader& r, Index rows) {
             fmt::format("{} positions and {} prefix tokens leave no square of patches, and no "
                         "configuration gives the image_size",
                         rows, prefix));
-    s.image_height = side * s.patch_height;
-    s.image_width = side * s.patch_width;
-    r.took(fmt::format("image {} x {}: a square that fits the position table", s.image_height,
-                       s.image_width));
+    s.embedding.image.height = side * s.embedding.image.patch_height;
+    s.embedding.image.width = side * s.embedding.image.patch_width;
+    r.took(fmt::format("image {} x {}: a square that fits the position table",
+                       s.embedding.image.height, s.embedding.image.width));
 }
 
 void read_image_size(Reader& r, Index side) {
@@ -93,12 +97,12 @@ void read_image_size(Reader& r, Index side) {
                         "other multiples of the patch size work as well",
                         side, side));
     }
-    if (height % s.patch_height != 0 || width % s.patch_width != 0)
+    if (height % s.embedding.image.patch_height != 0 || width % s.embedding.image.patch_width != 0)
         r.refuse(fmt::format(
             "the configuration's images of {} x {} are not a multiple of the patch, {} x {}",
-            height, width, s.patch_height, s.patch_width));
-    s.image_height = height;
-    s.image_width = width;
+            height, width, s.embedding.image.patch_height, s.embedding.image.patch_width));
+    s.embedding.image.height = height;
+    s.embedding.image.width = width;
 }
 
 void check_timm_arguments(const Reader& r) {

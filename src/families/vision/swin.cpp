@@ -179,14 +179,15 @@ void check_index(const Checkpoint& file, const Reader& r, const std::string& nam
 
 /// A window, or the grid where that is not larger.
 Index fitting_side(Index side, const ModelSpec& s, Index merges) {
-    const Index rows = (s.image_height / s.patch_height) >> merges;
-    const Index cols = (s.image_width / s.patch_width) >> merges;
+    const Index rows = (s.embedding.image.height / s.embedding.image.patch_height) >> merges;
+    const Index cols = (s.embedding.image.width / s.embedding.image.patch_width) >> merges;
     return std::min({side, rows, cols});
 }
 
 /// Why the stages do not fit the image; empty: they do.
 std::string misfit(const ModelSpec& s) {
-    Index rows = s.image_height / s.patch_height, cols = s.image_width / s.patch_width;
+    Index rows = s.embedding.image.height / s.embedding.image.patch_height,
+          cols = s.embedding.image.width / s.embedding.image.patch_width;
     Index stage = 0;
     for (const BlockSpec& b : s.blocks) {
         const Index side = b.attention.windows.side;
@@ -210,7 +211,8 @@ void set_shifts(ModelSpec& s) {
     for (std::size_t l = 0; l < all.size(); ++l) {
         WindowSpec& w = s.blocks[l].attention.windows;
         const Index merges = all[l].stage;
-        const Index grid = fitting_side(std::max(s.image_height, s.image_width), s, merges);
+        const Index grid =
+            fitting_side(std::max(s.embedding.image.height, s.embedding.image.width), s, merges);
         w.shift = all[l].block % 2 == 1 && grid > w.side ? w.side / 2 : 0;
     }
 }
@@ -225,7 +227,8 @@ bool shifts_along_one_side(const ModelSpec& s) {
             return (pixels / patch) >> all[l].stage <= side;
         };
         if (all[l].block % 2 == 1 &&
-            fits(s.image_height, s.patch_height) != fits(s.image_width, s.patch_width))
+            fits(s.embedding.image.height, s.embedding.image.patch_height) !=
+                fits(s.embedding.image.width, s.embedding.image.patch_width))
             return true;
     }
     return false;
@@ -291,7 +294,8 @@ void read_stages(Reader& r, const Checkpoint& file, const Layout& names, bool la
     require_list(r, "depths", depths);
     require_list(r, "num_heads", heads);
     constexpr Index fewest = 2;
-    read_image_size(r, std::max(sides.back(), fewest) * s.patch_height << (stages - 1));
+    read_image_size(
+        r, std::max(sides.back(), fewest) * s.embedding.image.patch_height << (stages - 1));
     const Json& window = r.value({"window_size"});
     if (window.is_number())
         for (Index stage = 0; stage < stages; ++stage)
@@ -317,11 +321,12 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     for (const std::string_view of_outputs : {"out_features", "out_indices", "stage_names"})
         r.value({of_outputs});  // of SwinBackbone: which stages it returns
     const auto [height, width] = std::pair(r.extent(names.patch, 2), r.extent(names.patch, 3));
-    s.width = s.embedding_width = r.agreed({"embed_dim"}, r.extent(names.patch, 0), names.patch);
-    s.channels = r.agreed({"num_channels", "in_chans"}, r.extent(names.patch, 1), names.patch);
-    s.patch_height = r.agreed({"patch_size"}, height, names.patch);
-    s.patch_width = width;
-    s.embedding_norm = r.has(std::string(names.norm));
+    s.width = s.embedding.width = r.agreed({"embed_dim"}, r.extent(names.patch, 0), names.patch);
+    s.embedding.image.channels =
+        r.agreed({"num_channels", "in_chans"}, r.extent(names.patch, 1), names.patch);
+    s.embedding.image.patch_height = r.agreed({"patch_size"}, height, names.patch);
+    s.embedding.image.patch_width = width;
+    s.embedding.norm = r.has(std::string(names.norm));
     const bool later = r.has(names.stages + "1.downsample.reduction.weight") &&
                        !r.has(names.stages + "0.downsample.reduction.weight");
     read_stages(r, file, names, later);
@@ -332,10 +337,11 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
         r.refuse(
             fmt::format("images of {} x {} leave a grid as narrow as its window, in which "
                         "timm shifts along one side alone; that is not supported",
-                        s.image_height, s.image_width));
+                        s.embedding.image.height, s.embedding.image.width));
     if (const std::string why = misfit(s); !why.empty())
-        r.refuse(fmt::format("{}, of images of {} x {}", why, s.image_height, s.image_width));
-    s.max_tokens = s.patches();
+        r.refuse(fmt::format("{}, of images of {} x {}", why, s.embedding.image.height,
+                             s.embedding.image.width));
+    s.embedding.max_tokens = s.embedding.image.patches();
     s.final_norm = r.has(std::string(names.final_norm));
     const std::span<const NamePair> pairs =
         names.hf ? std::span<const NamePair>(hf_pairs) : std::span<const NamePair>(timm_pairs);
@@ -361,8 +367,9 @@ Json config(const ModelSpec& s) {
     out.set("mlp_ratio", double(first.ffn.width) / double(s.width));
     out.set("hidden_act", hf_activation(first.ffn.activation));
     out.set("layer_norm_eps", first.norm.eps).set("qkv_bias", first.attention.qkv_bias);
-    out.set("image_size", s.image_height).set("patch_size", s.patch_height);
-    out.set("num_channels", s.channels).set("use_absolute_embeddings", false);
+    out.set("image_size", s.embedding.image.height)
+        .set("patch_size", s.embedding.image.patch_height);
+    out.set("num_channels", s.embedding.image.channels).set("use_absolute_embeddings", false);
     return out.set("path_norm", true).set("initializer_range", 0.02);
 }
 
@@ -426,12 +433,12 @@ RandomModel draw(std::string_view name, const Keys& keys) {
     b.placement = NormPlacement::pre;
     b.deesc = deesc;
     ModelSpec s = token_model("swin", sizes, b);
-    s.vocabulary = 0;
-    s.channels = channels;
-    s.image_height = s.image_width = image;
-    s.patch_height = s.patch_width = patch;
-    s.embedding_norm = true;
-    s.max_tokens = s.patches();
+    s.embedding.vocabulary = 0;
+    s.embedding.image.channels = channels;
+    s.embedding.image.height = s.embedding.image.width = image;
+    s.embedding.image.patch_height = s.embedding.image.patch_width = patch;
+    s.embedding.norm = true;
+    s.embedding.max_tokens = s.embedding.image.patches();
     s.final_norm = true;
     auto layer = s.blocks.begin();
     for (std::size_t stage = 0; stage < depths.size(); ++stage)

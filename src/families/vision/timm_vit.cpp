@@ -101,18 +101,19 @@ void read_heads(Reader& r, const TimmName& name, BlockSpec& b) {
 void read_embedding(Reader& r) {
     ModelSpec& s = r.spec;
     read_patch_kernel(r, "patch_embed.proj.weight");
-    s.norm_before_layers = r.has("norm_pre.weight");
-    s.patch_bias = !s.norm_before_layers || r.has("patch_embed.proj.bias");
-    for (const std::string& name : prefix_names(r)) s.prefix_tokens += r.extent(name, -2);
-    s.positions = Positions::learned;
+    s.embedding.norm_before_layers = r.has("norm_pre.weight");
+    s.embedding.image.bias = !s.embedding.norm_before_layers || r.has("patch_embed.proj.bias");
+    for (const std::string& name : prefix_names(r)) s.embedding.prefix_tokens += r.extent(name, -2);
+    s.embedding.positions = Positions::learned;
     const Index rows = r.extent("pos_embed", -2);
     const auto side = Index(std::llround(std::sqrt(double(rows))));
-    if (s.prefix_tokens > 0 && side * side == rows) {  // the table has rows for patches only
-        s.prefix_has_position = false;
+    if (s.embedding.prefix_tokens > 0 &&
+        side * side == rows) {  // the table has rows for patches only
+        s.embedding.prefix_has_position = false;
         r.took("the position table is a square: the prefix tokens have no positions");
     }
     read_grid(r, rows);
-    s.max_tokens = s.patches() + s.prefix_tokens;
+    s.embedding.max_tokens = s.embedding.image.patches() + s.embedding.prefix_tokens;
 }
 
 Architecture read(const Checkpoint& file, const DetectOptions& options) {
@@ -129,7 +130,8 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     read_heads(r, name, b);
     b.ffn.width = r.extent("blocks.0.mlp.fc1.weight", 0);
     // A norm before the layers indicates CLIP, whose norms have PyTorch's eps.
-    b.norm.eps = a.qk_eps = r.number({"layer_norm_eps"}, s.norm_before_layers ? 1e-5 : 1e-6);
+    b.norm.eps = a.qk_eps =
+        r.number({"layer_norm_eps"}, s.embedding.norm_before_layers ? 1e-5 : 1e-6);
     b.ffn.activation =
         r.activation({"hidden_act"}, name.has("_quickgelu_") ? "quick_gelu" : "gelu");
     a.qkv_bias = r.has("blocks.0.attn.qkv.bias");

@@ -66,11 +66,11 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     const bool older = r.has(layer + "0.mlp.linear_1.weight");
     read_patch_kernel(r, "conv_proj.weight");
     r.agreed({"hidden_dim"}, s.width, "conv_proj.weight");
-    s.patch_bias = true;
-    s.prefix_tokens = r.extent("class_token", -2);
-    s.positions = Positions::learned;
+    s.embedding.image.bias = true;
+    s.embedding.prefix_tokens = r.extent("class_token", -2);
+    s.embedding.positions = Positions::learned;
     read_grid(r, r.extent("encoder.pos_embedding", -2));
-    s.max_tokens = s.patches() + s.prefix_tokens;
+    s.embedding.max_tokens = s.embedding.image.patches() + s.embedding.prefix_tokens;
     s.final_norm = true;
     const Index layers = r.agreed({"num_layers"}, r.layers(layer), layer + "*");
     BlockSpec b;

@@ -30,7 +30,7 @@ constexpr std::string_view anchor = "encoder.layer.0.attention.attention.query.w
 /// cls, then DeiT's distillation token.
 Names vit_names(const ModelSpec& spec) {
     Names names = translate(spec, pairs);
-    if (spec.prefix_tokens == 2)
+    if (spec.embedding.prefix_tokens == 2)
         for (auto& [canonical, source] : names)
             if (canonical == "embed.prefix") source.concat = {"embeddings.distillation_token"};
     return names;
@@ -56,10 +56,10 @@ Architecture read_family(const Checkpoint& file, const DetectOptions& options,
     ModelSpec& s = r.spec;
     r.only({"is_decoder"}, false);
     read_patch_kernel(r, "embeddings.patch_embeddings.projection.weight");
-    s.prefix_tokens = prefix_tokens;
-    s.positions = Positions::learned;
+    s.embedding.prefix_tokens = prefix_tokens;
+    s.embedding.positions = Positions::learned;
     read_grid(r, r.extent("embeddings.position_embeddings", -2));
-    s.max_tokens = s.patches() + s.prefix_tokens;
+    s.embedding.max_tokens = s.embedding.image.patches() + s.embedding.prefix_tokens;
     s.final_norm = true;
     BlockSpec b;
     b.placement = NormPlacement::pre;
@@ -113,7 +113,8 @@ Draw linear_law(const Parameter& p, const ModelSpec& s) {
     const Draw normal = normal_law(p, 1);
     if (p.name.find("norm") != std::string::npos) return normal;
     if (p.name.starts_with("embed.") && p.name.find("patch") == std::string::npos) return normal;
-    const Index patch = s.channels * s.patch_height * s.patch_width;
+    const Index patch =
+        s.embedding.image.channels * s.embedding.image.patch_height * s.embedding.image.patch_width;
     const Index in = p.name.starts_with("embed.")                   ? patch
                      : p.name.find("ffn.down") != std::string::npos ? s.blocks.front().ffn.width
                                                                     : s.width;
@@ -149,14 +150,14 @@ RandomModel draw(std::string_view name, const Keys& keys) {
     b.placement = placement;
     b.deesc = deesc;
     ModelSpec s = token_model("vit", sizes, b);
-    s.vocabulary = 0;
-    s.channels = channels;
-    s.image_height = s.image_width = image;
-    s.patch_height = patch_height;
-    s.patch_width = patch_width;
-    s.prefix_tokens = class_token ? 1 : 0;
-    s.positions = Positions::learned;
-    s.max_tokens = s.patches() + s.prefix_tokens;
+    s.embedding.vocabulary = 0;
+    s.embedding.image.channels = channels;
+    s.embedding.image.height = s.embedding.image.width = image;
+    s.embedding.image.patch_height = patch_height;
+    s.embedding.image.patch_width = patch_width;
+    s.embedding.prefix_tokens = class_token ? 1 : 0;
+    s.embedding.positions = Positions::learned;
+    s.embedding.max_tokens = s.embedding.image.patches() + s.embedding.prefix_tokens;
     s.final_norm = true;
     if (init == "torch")
         return drawn(
@@ -179,12 +180,13 @@ Json config(const ModelSpec& s) {
     out.set("hidden_size", s.width).set("num_hidden_layers", Index(s.blocks.size()));
     out.set("num_attention_heads", b.attention.heads).set("intermediate_size", b.ffn.width);
     out.set("hidden_act", hf_activation(b.ffn.activation)).set("layer_norm_eps", b.norm.eps);
-    out.set("image_size", s.image_height);
-    if (s.patch_height == s.patch_width)
-        out.set("patch_size", s.patch_height);
+    out.set("image_size", s.embedding.image.height);
+    if (s.embedding.image.patch_height == s.embedding.image.patch_width)
+        out.set("patch_size", s.embedding.image.patch_height);
     else
-        out.set("patch_size", Json::Array{Json(s.patch_height), Json(s.patch_width)});
-    out.set("num_channels", s.channels).set("qkv_bias", b.attention.qkv_bias);
+        out.set("patch_size", Json::Array{Json(s.embedding.image.patch_height),
+                                          Json(s.embedding.image.patch_width)});
+    out.set("num_channels", s.embedding.image.channels).set("qkv_bias", b.attention.qkv_bias);
     return out.set("initializer_range", 0.02);
 }
 

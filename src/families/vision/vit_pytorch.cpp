@@ -69,13 +69,14 @@ bool matches(const Checkpoint& file, const Json& config) {
 /// A patch is p x p x channels: three channels where that is possible, else one.
 void read_patch(Reader& r, const std::string& weight) {
     ModelSpec& s = r.spec;
-    s.width = s.embedding_width = r.agreed({"dim"}, r.extent(weight, 0), weight);
+    s.width = s.embedding.width = r.agreed({"dim"}, r.extent(weight, 0), weight);
     const Index length = r.extent(weight, 1);
     for (const Index channels : {3, 1}) {
         const auto side = Index(std::llround(std::sqrt(double(length) / double(channels))));
         if (side * side * channels != length) continue;
-        s.channels = r.agreed({"channels"}, channels, weight);
-        s.patch_height = s.patch_width = r.agreed({"patch_size"}, side, weight);
+        s.embedding.image.channels = r.agreed({"channels"}, channels, weight);
+        s.embedding.image.patch_height = s.embedding.image.patch_width =
+            r.agreed({"patch_size"}, side, weight);
         r.took(fmt::format("patches of {} x {} pixels, {} channels: from {} columns of '{}'", side,
                            side, channels, length, weight));
         return;
@@ -86,23 +87,24 @@ void read_patch(Reader& r, const std::string& weight) {
 void read_embedding(Reader& r, const Layout& l) {
     ModelSpec& s = r.spec;
     read_patch(r, l.patch_norms ? "to_patch_embedding.2.weight" : "to_patch_embedding.1.weight");
-    s.patch_channels_last = true;
-    s.patch_norms = l.patch_norms;
-    s.patch_bias = true;
+    s.embedding.image.channels_last = true;
+    s.embedding.image.norms = l.patch_norms;
+    s.embedding.image.bias = true;
     if (l.simple) {
-        s.positions = Positions::sincos_2d;
-        const Index side = r.count({"image_size"}, 224 / s.patch_height * s.patch_height);
-        if (side < s.patch_height || side % s.patch_height != 0)
-            r.refuse(fmt::format("patches of {} pixels do not divide image_size {}", s.patch_height,
-                                 side));
-        s.image_height = s.image_width = side;
+        s.embedding.positions = Positions::sincos_2d;
+        const Index side = r.count(
+            {"image_size"}, 224 / s.embedding.image.patch_height * s.embedding.image.patch_height);
+        if (side < s.embedding.image.patch_height || side % s.embedding.image.patch_height != 0)
+            r.refuse(fmt::format("patches of {} pixels do not divide image_size {}",
+                                 s.embedding.image.patch_height, side));
+        s.embedding.image.height = s.embedding.image.width = side;
     } else {
-        s.positions = Positions::learned;
+        s.embedding.positions = Positions::learned;
         if (r.has("cls_token") && (!l.flat_tokens || !r.empty("cls_token")))
-            s.prefix_tokens = r.extent("cls_token", -2);
+            s.embedding.prefix_tokens = r.extent("cls_token", -2);
         read_grid(r, r.extent("pos_embedding", -2));
     }
-    s.max_tokens = s.patches() + s.prefix_tokens;
+    s.embedding.max_tokens = s.embedding.image.patches() + s.embedding.prefix_tokens;
 }
 
 Architecture read(const Checkpoint& file, const DetectOptions& options) {

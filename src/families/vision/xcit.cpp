@@ -99,28 +99,30 @@ bool usually_all_normed(std::string_view size) { return size != "nano"; }
 void read_patches(Reader& r) {
     ModelSpec& s = r.spec;
     const auto weight = [](Index k) { return fmt::format("patch_embed.proj.{}.0.weight", 2 * k); };
-    while (r.has(weight(s.patch_convolutions))) ++s.patch_convolutions;
-    const Index count = s.patch_convolutions;
+    while (r.has(weight(s.embedding.image.convolutions))) ++s.embedding.image.convolutions;
+    const Index count = s.embedding.image.convolutions;
     if (count < 1 || count > most_convolutions)
         r.refuse(fmt::format("it has {} convolutions '{}patch_embed.proj.*.0', expected 1 to {}",
                              count, r.prefix(), most_convolutions));
-    s.width = s.embedding_width =
+    s.width = s.embedding.width =
         r.agreed({"num_features", "embed_dim"}, r.extent(weight(count - 1), 0), weight(count - 1));
-    s.channels = r.agreed({"num_channels", "in_chans"}, r.extent(weight(0), 1), weight(0));
-    if (s.width < 1 || s.channels < 1)
+    s.embedding.image.channels =
+        r.agreed({"num_channels", "in_chans"}, r.extent(weight(0), 1), weight(0));
+    if (s.width < 1 || s.embedding.image.channels < 1)
         r.refuse(fmt::format("its convolutions '{}patch_embed.proj.*.0' are empty", r.prefix()));
     if (s.width % (Index{1} << (count - 1)) != 0)
         r.refuse(fmt::format(
             "its width {} is not a multiple of {}, but {} convolutions double their channels",
             s.width, Index{1} << (count - 1), count));
-    s.patch_height = s.patch_width = r.agreed({"patch_size"}, Index{1} << count, weight(0));
+    s.embedding.image.patch_height = s.embedding.image.patch_width =
+        r.agreed({"patch_size"}, Index{1} << count, weight(0));
     constexpr Index usual_image = 224;
     read_image_size(r, usual_image);
     const bool timm =
         r.has("pos_embed.token_projection.weight") || r.has("pos_embed.token_projection.bias");
     if (timm || r.has("pos_embeder.token_projection.weight") ||
         r.has("pos_embeder.token_projection.bias"))
-        s.positions = Positions::fourier;
+        s.embedding.positions = Positions::fourier;
 }
 
 /// Whether the class attention norms all tokens, which no tensor shows.
@@ -191,7 +193,7 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     b.layer_scale = r.has("blocks.0.gamma1");
     b.deesc.learned = r.has("blocks.0.deesc.tau");
     s.blocks.assign(std::size_t(r.layers("blocks.")), b);
-    s.max_tokens = s.patches();
+    s.embedding.max_tokens = s.embedding.image.patches();
     s.final_norm = r.has("norm.weight");
     read_class_attention(r, b);
     const bool split = r.has("cls_attn_blocks.0.attn.q.weight");
@@ -209,11 +211,12 @@ Json config(const ModelSpec& s) {
             p.heads == b.attention.heads && b.ffn.width == 4 * s.width &&
             s.class_attention.layers == 2 &&
             s.class_attention.all_normed == usually_all_normed(p.size))
-            out.set("architecture", fmt::format("xcit_{}_{}_p{}_{}", p.size, p.layers,
-                                                s.patch_height, s.image_height));
+            out.set("architecture",
+                    fmt::format("xcit_{}_{}_p{}_{}", p.size, p.layers,
+                                s.embedding.image.patch_height, s.embedding.image.height));
     out.set("model_type", "xcit").set("num_features", s.width);
-    out.set("num_heads", b.attention.heads).set("patch_size", s.patch_height);
-    out.set("image_size", s.image_height).set("in_chans", s.channels);
+    out.set("num_heads", b.attention.heads).set("patch_size", s.embedding.image.patch_height);
+    out.set("image_size", s.embedding.image.height).set("in_chans", s.embedding.image.channels);
     out.set("hidden_act", hf_activation(b.ffn.activation)).set("layer_norm_eps", b.norm.eps);
     return out.set("tokens_norm", s.class_attention.all_normed);
 }
@@ -277,13 +280,13 @@ RandomModel draw(std::string_view name, const Keys& keys) {
     b.local = {.kernel = 3, .activation = sizes.act};
     b.layer_scale = true;
     ModelSpec s = token_model("xcit", sizes, b);
-    s.vocabulary = 0;
-    s.channels = channels;
-    s.image_height = s.image_width = image;
-    s.patch_height = s.patch_width = patch;
-    s.patch_convolutions = convolutions;
-    s.positions = Positions::fourier;
-    s.max_tokens = s.patches();
+    s.embedding.vocabulary = 0;
+    s.embedding.image.channels = channels;
+    s.embedding.image.height = s.embedding.image.width = image;
+    s.embedding.image.patch_height = s.embedding.image.patch_width = patch;
+    s.embedding.image.convolutions = convolutions;
+    s.embedding.positions = Positions::fourier;
+    s.embedding.max_tokens = s.embedding.image.patches();
     s.final_norm = true;
     if (has_class)
         s.class_attention = {.layers = class_layers,

@@ -184,7 +184,7 @@ Json architecture_of(const Subject& subject) {
     Json out;
     if (!subject.is_trace()) {
         const Json all = subject.spec().computation();
-        const bool table = subject.spec().positions == Positions::learned;
+        const bool table = subject.spec().embedding.positions == Positions::learned;
         for (const auto& [key, value] : all.object())
             if (table || key != "max_tokens") out.set(key, value);
         return out;
