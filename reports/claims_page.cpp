@@ -117,14 +117,12 @@ std::string readings_html(std::span<const Examined> examined) {
          .rows = body});
 }
 
-std::string facts(const Json& run) {
-    const auto dumped = [](const Json& v) { return v.is_number() ? v.dump() : std::string(); };
-    const auto said = [](const Json& v) { return v.is_string() ? v.string() : std::string(); };
-    return reports::list_html({{"Seed", dumped(run["seed"])},
-                               {"Confidence", dumped(run["confidence"])},
-                               {"Distribution", said(run["distribution"])},
-                               {"Command", reports::shell_command(run["command"])},
-                               {"Version", said(run["tsdiag"])}});
+std::string facts(const RunRecord& run) {
+    return reports::list_html({{"Seed", run.seed ? std::to_string(*run.seed) : ""},
+                               {"Confidence", run.confidence ? Json(*run.confidence).dump() : ""},
+                               {"Distribution", run.distribution},
+                               {"Command", reports::shell_command(run.command)},
+                               {"Version", run.version}});
 }
 
 Series line(std::string name, const Trace& t, const std::vector<double>& y, bool dashed) {
@@ -204,7 +202,7 @@ std::optional<Figure> claim_figure(const Examined& e) {
 }
 
 std::vector<std::string> write_claims_report(std::span<const Examined> examined,
-                                             const Json& described,
+                                             const RunRecord& described,
                                              const std::filesystem::path& directory,
                                              const FigureStyle& look) {
     reports::Page page{.title = "Checked statements",

@@ -175,21 +175,18 @@ namespace tsdiag {
 
 std::vector<std::string> write_comparison(std::span<const MeasuredResult> results,
                                           const Changes& changes,
-                                          const std::vector<Finding>& judged, const Json& run,
+                                          const std::vector<Finding>& judged, const RunRecord& run,
                                           const std::filesystem::path& directory,
                                           const FigureStyle& look) {
     using namespace reports;
     std::vector<std::pair<std::string, std::string>> facts;
     for (std::size_t i = 0; i < results.size(); ++i) {
-        const Json& model = results[i].run["model"];
-        const std::string of = model.is_string()               ? model.string()
-                               : model["argument"].is_string() ? model["argument"].string()
-                                                               : "";
         std::string step;
         if (results[i].step >= 0) step = fmt::format(", step {}", results[i].step);
-        facts.emplace_back(letter(i), fmt::format("{} ({}{})", results[i].name, of, step));
+        facts.emplace_back(letter(i), fmt::format("{} ({}{})", results[i].name,
+                                                  results[i].run.model.argument, step));
     }
-    facts.emplace_back("Command", shell_command(run["command"]));
+    facts.emplace_back("Command", shell_command(run.command));
     Page page{.title = "Comparison of results",
               .facts_title = "Results",
               .facts = list_html(facts),

@@ -4,53 +4,43 @@
 #include "skeleton.hpp"
 #include "text.hpp"
 
-/// Model and run according to run.json.  Absent entries are left out.
+/// Model and run according to the description.  Absent entries are left out.
 namespace tsdiag::reports {
 namespace {
-
-std::string scalar(const Json& v) {
-    if (v.is_string()) return v.string();
-    if (v.is_bool()) return v.boolean() ? "yes" : "no";
-    if (v.is_integer()) return fmt::format("{}", v.integer());
-    if (v.is_number()) return number(v.number());
-    return {};
-}
 
 void add(std::string& out, std::string_view name, const std::string& value) {
     if (!value.empty()) out += filled("fact", {{"name", name}, {"value", value}});
 }
 
-void add(std::string& out, std::string_view name, const Json& value) {
-    add(out, name, html(scalar(value)));
+void add_text(std::string& out, std::string_view name, const std::string& text) {
+    add(out, name, html(text));
+}
+
+template <class T>
+void add_count(std::string& out, std::string_view name, const std::optional<T>& count) {
+    if (count) add(out, name, std::to_string(*count));
 }
 
 /// A list of lines; long ones are collapsed.
-void add_lines(std::string& out, std::string_view name, const Json& lines) {
-    if (!lines.is_array() || lines.array().empty()) return;
+void add_lines(std::string& out, std::string_view name, const std::vector<std::string>& lines) {
+    if (lines.empty()) return;
     std::string items;
-    for (const Json& line : lines.array()) items += "<li>" + html(scalar(line)) + "</li>";
+    for (const std::string& line : lines) items += "<li>" + html(line) + "</li>";
     constexpr std::size_t most = 6;
-    const std::size_t n = lines.array().size();
     items = "<ul>" + items + "</ul>";
-    if (n > most)
-        items =
-            fmt::format("<details><summary>{}</summary>{}</details>", counted(n, "line"), items);
+    if (lines.size() > most)
+        items = fmt::format("<details><summary>{}</summary>{}</details>",
+                            counted(lines.size(), "line"), items);
     add(out, name, items);
 }
 
-std::string command_line(const Json& command) {
-    const std::string text = command.is_string() ? command.string() : shell_command(command);
-    return text.empty() ? text : "<code>" + html(text) + "</code>";
-}
-
 /// "2" where all layers agree, else the range.
-std::string gains(const Json& a2) {
-    if (!a2.is_array()) return {};
+std::string gains(const std::vector<std::optional<double>>& a2) {
     std::optional<double> least, most;
-    for (const Json& v : a2.array()) {
-        if (!v.is_number()) continue;
-        least = std::min(least.value_or(v.number()), v.number());
-        most = std::max(most.value_or(v.number()), v.number());
+    for (const std::optional<double>& v : a2) {
+        if (!v) continue;
+        least = std::min(least.value_or(*v), *v);
+        most = std::max(most.value_or(*v), *v);
     }
     if (!least) return {};
     if (number(*least) == number(*most)) return number(*least) + " in every layer";
@@ -59,36 +49,36 @@ std::string gains(const Json& a2) {
 
 }  // namespace
 
-std::string facts_html(const Json& run) {
-    const Json &model = run["model"], &input = run["input"];
+std::string facts_html(const RunRecord& run) {
+    const RunRecord::Model& model = run.model;
+    const std::string command = shell_command(run.command);
     std::string out;
-    add(out, "Model", model["name"]);
-    add(out, "Given as", model["argument"]);
-    add(out, "Family", model["family"]);
-    add(out, "Format", model["format"]);
-    if (model["trained"].is_bool())
-        add(out, "Weights", std::string(model["trained"].boolean() ? "as stored" : "random"));
-    add(out, "Layers", model["layers"]);
-    add(out, "Heads", model["heads"]);
-    add(out, "Width", model["width"]);
-    add(out, "Norm placement", model["placement"]);
-    add(out, "a2", html(gains(model["a2"])));
-    add(out, "Digest", model["digest"]);
-    add_lines(out, "Recognised", model["recognised"]);
-    add_lines(out, "Ignored", model["ignored"]);
-    add_lines(out, "Defaults used", model["defaults"]);
-    add(out, "Input", input["kind"]);
-    add(out, "Tokens", input["tokens"]);
-    add(out, "Samples", input["samples"]);
-    add(out, "Trials", input["trials"]);
-    add_lines(out, "Assumptions about the input", input["defaults"]);
-    add(out, "Seed", run["seed"]);
-    add(out, "Device", run["device"]);
-    add(out, "Number type", run["dtype"]);
-    add(out, "Threads", run["threads"]);
-    add(out, "Command", command_line(run["command"]));
-    add(out, "Version", run["tsdiag"]);
-    add_lines(out, "Warnings", run["warnings"]);
+    add_text(out, "Model", model.name);
+    add_text(out, "Given as", model.described ? model.argument : "");
+    add_text(out, "Family", model.family);
+    add_text(out, "Format", model.format);
+    if (model.trained) add_text(out, "Weights", *model.trained ? "as stored" : "random");
+    add_count(out, "Layers", model.layers);
+    add_count(out, "Heads", model.heads);
+    add_count(out, "Width", model.width);
+    add_text(out, "Norm placement", model.placement);
+    add_text(out, "a2", gains(model.a2));
+    add_text(out, "Digest", model.digest);
+    add_lines(out, "Recognised", model.recognised);
+    add_lines(out, "Ignored", model.ignored);
+    add_lines(out, "Defaults used", model.defaults);
+    add_text(out, "Input", run.input.kind);
+    add_count(out, "Tokens", run.input.tokens);
+    add_count(out, "Samples", run.input.samples);
+    add_count(out, "Trials", run.input.trials);
+    add_lines(out, "Assumptions about the input", run.input.defaults);
+    add_count(out, "Seed", run.seed);
+    add_text(out, "Device", run.device);
+    add_text(out, "Number type", run.dtype);
+    add_count(out, "Threads", run.threads);
+    if (!command.empty()) add(out, "Command", "<code>" + html(command) + "</code>");
+    add_text(out, "Version", run.version);
+    add_lines(out, "Warnings", run.warnings);
     return out.empty() ? out : filled("facts", {{"items", out}});
 }
 

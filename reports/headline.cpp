@@ -15,7 +15,7 @@ using Level = Finding::Level;
 /// t_sim and t_div of a model over its measured layers.
 class TokenCourse {
   public:
-    TokenCourse(const TableView& rows, const std::string& model, const Json& run)
+    TokenCourse(const TableView& rows, const std::string& model, const RunRecord& run)
         : sim_(rows.depth(model, metric::t_sim, "out")),
           div_(rows.depth(model, metric::t_div, "out")),
           sim_in_(rows.depth(model, metric::t_sim, "in")),
@@ -27,8 +27,7 @@ class TokenCourse {
     bool empty() const { return values_.empty(); }
 
     Finding headline() const {
-        const Json& tokens = run_["input"]["tokens"];
-        if (tokens.is_integer() && tokens.integer() == 1)
+        if (run_.input.tokens == 1)
             return {Level::note,
                     "There is one token: similarity compares tokens, so that t_sim = 1 says "
                     "nothing here. Give more with --tokens."};
@@ -62,10 +61,7 @@ class TokenCourse {
     std::string finish() const { return after(last()); }
 
     /// The last layer of the model, measured or not.
-    Index end_of_model() const {
-        const Json& layers = run_["model"]["layers"];
-        return layers.is_integer() ? std::max(last(), layers.integer() - 1) : last();
-    }
+    Index end_of_model() const { return std::max(last(), run_.model.layers.value_or(0) - 1); }
 
     /// "layer 3 (of 0 to 11)".
     std::string place(Index layer) const {
@@ -124,11 +120,8 @@ class TokenCourse {
             part += std::log(*ratio);
         }
         const double share = part / std::log(last_odds / first_odds);
-        const Json &samples = run_["input"]["samples"], &trials = run_["input"]["trials"];
-        const auto one = [](const Json& count) {
-            return !count.is_integer() || count.integer() == 1;
-        };
-        const char* about = one(samples) && one(trials) ? "" : "about ";
+        const bool one = run_.input.samples.value_or(1) == 1 && run_.input.trials.value_or(1) == 1;
+        const char* about = one ? "" : "about ";
         if (share < 0) return "; attention lowers log(t_sim/t_div), other steps raise it";
         if (share > 1.005)
             return fmt::format(
@@ -141,32 +134,36 @@ class TokenCourse {
 
     Depth sim_, div_, sim_in_, div_in_, ratios_;
     std::vector<std::pair<Index, double>> values_;
-    const Json& run_;
+    const RunRecord& run_;
 };
 
 }  // namespace
 
-std::string remedy(const Json& run) {
-    const Json& model = run["model"];
-    const bool training = !model.is_object();
-    const Json& drawn = training ? run["deescalated"] : model["deescalated"];
-    if (training && !drawn.is_string()) return {};
-    const Json& blocks = model["spec"]["blocks"];
-    if (blocks.is_array() && std::ranges::any_of(blocks.array(), [](const Json& block) {
-            return !block["deesc"].is_number() || block["deesc"].number() != 0;
-        }))
-        return {};
+std::string remedy(const RunRecord& run) {
+    const std::string& drawn = run.model.deescalated;
+    const bool training = !run.model.described;
+    if (run.model.deescalates || (training && drawn.empty())) return {};
     return fmt::format(
         "A remedy is de-escalation: each block subtracts a part tau of the mean token ([TSE] "
         "(21)). {}",
-        drawn.is_string()
+        !drawn.empty()
             ? fmt::format("See tau = 0.5 here: `tsdiag {} {}`{}.", training ? "train" : "probe",
-                          drawn.string(), training ? " with the other options as they were" : "")
+                          drawn, training ? " with the other options as they were" : "")
             : std::string("See what it does in training: `tsdiag figure tse.fig6`."));
 }
 
+void add_doubts(const RunRecord::Model& model, std::vector<Finding>& findings) {
+    if (!model.no_attention.empty())
+        findings.push_back({.level = Level::warning,
+                            .text = model.no_attention + ". Numbers of P and of its heads are "
+                                                         "those of that matrix.",
+                            .headline = true});
+    for (const std::string& line : model.warnings)
+        findings.push_back({.level = Level::warning, .text = line + "."});
+}
+
 std::vector<Finding> tokens_verdict(const TableView& rows, const std::string& model,
-                                    const Json& run) {
+                                    const RunRecord& run) {
     const TokenCourse tokens(rows, model, run);
     if (tokens.empty()) return {};
     std::vector<Finding> out{tokens.headline()};

@@ -76,17 +76,14 @@ std::string caption_html(std::string_view caption);
 /// Every number of every head with its 95 % interval, and its curve where it was kept: what the
 /// page shows of a cell.  By model, then by metric: rows of layers, of [value, low, high].
 Json heads_data(const Table& table);
-/// The definition list of model, input and run; empty where run.json has none.
-std::string facts_html(const Json& run);
-/// What the steps of a series of checkpoints are called.
-std::string unit_of(const Json& run);
+/// The definition list of model, input and run; empty where it has none.
+std::string facts_html(const RunRecord& run);
 /// The figure of a metric over those steps.
 std::string trajectory_name(std::string_view metric, std::string_view stage);
-/// Changes over a series of checkpoints, from `changes` of run.json, only as far as its intervals
-/// support them.
-std::vector<Finding> changes_verdict(const Json& run);
+/// Changes over a series of checkpoints, only as far as their intervals support them.
+std::vector<Finding> changes_verdict(const RunRecord& run);
 /// Metrics over the steps of a series of checkpoints; none where the table has one step.
-std::vector<Figure> trajectories(const Table& table, const Json& run);
+std::vector<Figure> trajectories(const Table& table, const RunRecord& run);
 /// The rows of the last step, with the step removed.
 Table last_step(const Table& table);
 /// The table of the layers, and how many of them it leaves out.

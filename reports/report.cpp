@@ -22,9 +22,8 @@ std::string what_is_missing(const FigureEntry& entry) {
     return fmt::format("{}: the table has no value of {}.", entry.title, fmt::join(names, " or "));
 }
 
-std::string heading_of(const Table& table, const Json& run) {
-    const Json& name = run["model"]["name"];
-    if (name.is_string() && !name.string().empty()) return name.string();
+std::string heading_of(const Table& table, const RunRecord& run) {
+    if (!run.model.name.empty()) return run.model.name;
     return table.model().empty() ? "tsdiag report" : table.model();
 }
 
@@ -67,7 +66,7 @@ std::vector<std::string> write_page(Page page, const std::filesystem::path& dire
 namespace {
 
 /// The page of a series: its changes, then the last checkpoint as on its own page.
-reports::Page with_trajectories(reports::Page page, const Table& table, const Json& run) {
+reports::Page with_trajectories(reports::Page page, const Table& table, const RunRecord& run) {
     std::vector<Finding> findings = series_verdict(table, run);
     // Those of the model are told of the series already.
     std::erase_if(page.findings, [&](const Finding& one) {
@@ -81,16 +80,16 @@ reports::Page with_trajectories(reports::Page page, const Table& table, const Js
     page.findings = std::move(findings);
     page.figures = reports::trajectories(table, run);
     page.numbers_title = "Numbers by layer, last checkpoint";
-    if (run["watch"]["refresh"].is_integer()) page.refresh = run["watch"]["refresh"].integer();
+    page.refresh = run.refresh;
     return page;
 }
 
 }  // namespace
 
-std::vector<std::string> write_report(const Table& table, const Json& run,
+std::vector<std::string> write_report(const Table& table, const RunRecord& run,
                                       const std::filesystem::path& directory,
                                       const FigureStyle& look) {
-    const bool is_series = run.contains("checkpoints");
+    const bool is_series = !run.checkpoints.empty();
     const Table shown = is_series ? reports::last_step(table) : table;
     reports::Page page{.title = heading_of(table, run),
                        .facts_title = "Model and run",

@@ -21,9 +21,9 @@ constexpr std::size_t most_panels = 6, most_points = 600;
 /// Short names of the logs: the distinguishing ends of their paths.
 class ShortNames {
   public:
-    explicit ShortNames(const Json& run) {
+    explicit ShortNames(const RunRecord& run) {
         std::vector<std::string> models;
-        for (const Json& log : run["logs"].array()) models.push_back(log["model"].string());
+        for (const RunRecord::Log& log : run.logs) models.push_back(log.model);
         for (const std::string& model : models) names_[model] = short_of(model, models);
     }
     /// Throws `FormatError` where run.json has no such log.
@@ -72,14 +72,15 @@ Series thinned(std::string name, const std::vector<std::pair<double, double>>& p
     return out;
 }
 
-std::optional<Figure> series_figure(const Table& table, const Json& run, const ShortNames& names) {
+std::optional<Figure> series_figure(const Table& table, const RunRecord& run,
+                                    const ShortNames& names) {
     std::map<std::pair<std::string, std::string>, std::vector<std::pair<double, double>>> points;
     for (const CurveRow& row : table.curves())
         if (row.y) points[{row.model, row.curve}].emplace_back(row.x, *row.y);
     Figure figure{.name = "gradient_series", .title = "Gradient norm by step"};
-    for (const Json& log : run["logs"].array()) {
+    for (const RunRecord::Log& log : run.logs) {
         if (figure.panels.size() == most_panels) break;
-        const std::string& model = log["model"].string();
+        const std::string& model = log.model;
         Plot plot{
             .title = names.at(model), .x = {.title = "step"}, .y = {.title = "gradient norm"}};
         plot.series.push_back(
@@ -92,7 +93,7 @@ std::optional<Figure> series_figure(const Table& table, const Json& run, const S
         figure.panels.push_back(std::move(plot));
     }
     if (figure.panels.empty()) return std::nullopt;
-    const std::size_t all = run["logs"].array().size();
+    const std::size_t all = run.logs.size();
     figure.caption =
         "The series as logged, and its moving mean over max(5, T/25) neighbours. With more than "
         "600 numbers, the line is the mean of neighbours and the band their range.";
@@ -186,26 +187,25 @@ Finding finding_of(const MetricRow& row, const ShortNames& names) {
             "gradient_ratio"};
 }
 
-void add_warnings(const Json& run, const ShortNames& names, std::vector<Finding>& findings) {
+void add_warnings(const RunRecord& run, const ShortNames& names, std::vector<Finding>& findings) {
     constexpr double most_drift = 3;
-    for (const Json& log : run["logs"].array()) {
-        const std::string& name = names.at(log["model"].string());
-        if (log["drift"].is_number() && std::abs(log["drift"].number()) > most_drift)
+    for (const RunRecord::Log& log : run.logs) {
+        const std::string& name = names.at(log.model);
+        if (std::abs(log.drift.value_or(0)) > most_drift)
             findings.push_back(
                 {Finding::Level::warning,
                  fmt::format("{}: the mean of the last half is {:.1f} standard errors {} that of "
                              "the first, so grad_rsd includes a trend but its interval assumes "
                              "none; choose the steps with --from and --to.",
-                             name, std::abs(log["drift"].number()),
-                             log["drift"].number() > 0 ? "above" : "below"),
+                             name, std::abs(*log.drift), *log.drift > 0 ? "above" : "below"),
                  "gradient_series"});
-        for (const Json& note : log["notes"].array())
-            findings.push_back({Finding::Level::warning,
-                                fmt::format("{}: {}.", name, note.string()), "gradient_series"});
+        for (const std::string& note : log.notes)
+            findings.push_back(
+                {Finding::Level::warning, fmt::format("{}: {}.", name, note), "gradient_series"});
     }
 }
 
-std::string numbers_html(const Table& table, const Json& run, const ShortNames& names) {
+std::string numbers_html(const Table& table, const RunRecord& run, const ShortNames& names) {
     std::map<std::string, MetricRow> rsd, mean;
     for (const MetricRow& row : table.metrics()) {
         if (row.metric == metric::grad_rsd) rsd[row.model] = row;
@@ -215,23 +215,22 @@ std::string numbers_html(const Table& table, const Json& run, const ShortNames& 
     const auto cell = [](const std::optional<double>& v) {
         return fmt::format("<td>{}</td>", v ? number(*v) : "\u2013");
     };
-    for (const Json& log : run["logs"].array()) {
-        const std::string& model = log["model"].string();
+    for (const RunRecord::Log& log : run.logs) {
+        const std::string& model = log.model;
         const MetricRow& one = rsd[model];
         body += fmt::format("<tr><th scope=\"row\">{}</th><td class=\"words\">{}</td>",
-                            html(names.at(model)), html(log["series"].string()));
+                            html(names.at(model)), html(log.series));
         body += cell(one.value) + cell(one.low) + cell(one.high) + cell(one.standard_error) +
                 cell(mean[model].value);
-        body += fmt::format("<td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
-                            log["count"].integer(), log["first_step"].integer(),
-                            log["last_step"].integer(), log["order"].integer());
+        body += fmt::format("<td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n", log.count,
+                            log.first_step, log.last_step, log.order);
     }
     return table_html(
         {.label = "Series",
          .caption = fmt::format(
              "{} is the standard deviation over the mean; low and high bound it with a confidence "
              "of {}; order is that of the autoregression used for the bounds.",
-             metric::grad_rsd, number(run["confidence"].number())),
+             metric::grad_rsd, number(run.confidence.value_or(0))),
          .columns = {{"log"},
                      {"series"},
                      {std::string(metric::grad_rsd)},
@@ -249,7 +248,7 @@ std::string numbers_html(const Table& table, const Json& run, const ShortNames& 
 
 }  // namespace
 
-std::vector<Finding> log_verdict(const Table& table, const Json& run) {
+std::vector<Finding> log_verdict(const Table& table, const RunRecord& run) {
     const ShortNames names(run);
     std::vector<Finding> findings;
     for (const MetricRow& row : table.metrics())
@@ -259,7 +258,7 @@ std::vector<Finding> log_verdict(const Table& table, const Json& run) {
     return findings;
 }
 
-std::vector<std::string> write_log_report(const Table& table, const Json& run,
+std::vector<std::string> write_log_report(const Table& table, const RunRecord& run,
                                           const std::filesystem::path& directory,
                                           const FigureStyle& look) {
     const ShortNames names(run);
@@ -271,7 +270,7 @@ std::vector<std::string> write_log_report(const Table& table, const Json& run,
               .no_findings_text = "No series has a number.",
               .findings = log_verdict(table, run),
               .files = files_of(table)};
-    const std::string level = number(100 * run["confidence"].number());
+    const std::string level = number(100 * run.confidence.value_or(0));
     const Figure rsd{.name = "gradient_rsd",
                      .title = "Relative standard deviation",
                      .caption = fmt::format(

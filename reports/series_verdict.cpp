@@ -134,34 +134,20 @@ std::optional<Finding> lost_gradient(const Table& table, const std::string& unit
         trajectory_name(metric::grad_norm, "")};
 }
 
-/// What was assumed of the models and left out, before their numbers, as in `verdict`.
-void add_doubts(const Json& model, std::vector<Finding>& out) {
-    if (const Json& reason = model["no_attention"]; reason.is_string())
-        out.push_back({.level = Level::warning,
-                       .text = reason.string() + ". Numbers of P and of its heads are those of "
-                                                 "that matrix.",
-                       .headline = true});
-    if (model["warnings"].is_array())
-        for (const Json& line : model["warnings"].array())
-            out.push_back({.level = Level::warning, .text = line.string() + "."});
-}
-
-/// What `tsdiag watch` has told, from `watch` of run.json: the last first.
-void add_alarms(const Json& run, std::vector<Finding>& out) {
-    if (!run["watch"]["alarms"].is_array()) return;
-    const Json::Array& alarms = run["watch"]["alarms"].array();
-    for (auto alarm = alarms.rbegin(); alarm != alarms.rend(); ++alarm)
-        out.push_back({Level::warning, fmt::format("Alarm: {}", (*alarm)["sentence"].string())});
+/// What `tsdiag watch` has told: the last first.
+void add_alarms(const RunRecord& run, std::vector<Finding>& out) {
+    for (auto alarm = run.alarms.rbegin(); alarm != run.alarms.rend(); ++alarm)
+        out.push_back({Level::warning, fmt::format("Alarm: {}", *alarm)});
 }
 
 }  // namespace
 
-std::vector<Finding> series_verdict(const Table& table, const Json& run) {
+std::vector<Finding> series_verdict(const Table& table, const RunRecord& run) {
     std::vector<Finding> out;
-    add_doubts(run["model"], out);
+    add_doubts(run.model, out);
     if (const Similarity similarities(table); !similarities.empty()) {
         const std::string figure = trajectory_name(metric::t_sim, "out");
-        Finding course = headline(similarities, unit_of(run));
+        Finding course = headline(similarities, run.unit);
         const bool warns = course.level == Level::warning;
         course.figure = figure;
         course.headline = true;
@@ -169,7 +155,7 @@ std::vector<Finding> series_verdict(const Table& table, const Json& run) {
         if (std::string text = warns ? remedy(run) : std::string(); !text.empty())
             out.push_back({Level::note, std::move(text), figure});
     }
-    if (std::optional<Finding> lost = lost_gradient(table, unit_of(run)))
+    if (std::optional<Finding> lost = lost_gradient(table, run.unit))
         out.push_back(std::move(*lost));
     add_alarms(run, out);
     for (Finding& change : changes_verdict(run)) out.push_back(std::move(change));

@@ -13,21 +13,12 @@ namespace {
 
 using namespace reports;
 
-/// A word or a list as a line of the facts.
-std::string fact_value(const Json& v) {
-    if (v.is_string()) return v.string();
-    if (v.is_integer()) return fmt::format("{}", v.integer());
-    if (v.is_number()) return number(v.number());
-    return v.is_null() ? "" : v.dump();
-}
-
-std::string settings_html(const Study& study, const Json& run) {
-    std::vector<std::pair<std::string, std::string>> facts = {
-        {"Source", study.source}, {"Scale", fact_value(run["setting"]["scale"])}};
-    if (run["setting"]["keys"].is_object())
-        for (const auto& [key, value] : run["setting"]["keys"].object())
-            facts.emplace_back(key, fact_value(value));
-    facts.emplace_back("seed", fact_value(run["seed"]));
+std::string settings_html(const Study& study, const RunRecord& run) {
+    const RunRecord::Setting setting = run.setting.value_or(RunRecord::Setting());
+    std::vector<std::pair<std::string, std::string>> facts = {{"Source", study.source},
+                                                              {"Scale", setting.scale}};
+    facts.insert(facts.end(), setting.keys.begin(), setting.keys.end());
+    facts.emplace_back("seed", run.seed ? std::to_string(*run.seed) : "");
     return section_html("facts", "Setting", list_html(facts));
 }
 
@@ -82,7 +73,7 @@ std::string claim_html(const Study& study) {
 
 }  // namespace
 
-std::vector<std::string> write_study(const Study& study, const Table& table, const Json& run,
+std::vector<std::string> write_study(const Study& study, const Table& table, const RunRecord& run,
                                      const std::filesystem::path& directory,
                                      const FigureStyle& look) {
     bool drawn = false;

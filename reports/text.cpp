@@ -18,12 +18,11 @@ std::string similarity_text(double t_sim, std::optional<double> t_div) {
     return fmt::format("{:.4f}", t_sim);
 }
 
-std::string shell_command(const Json& words) {
-    if (!words.is_array()) return {};
+std::string shell_command(const std::vector<std::string>& words) {
     std::string out;
-    for (const Json& word : words.array()) {
+    for (const std::string& word : words) {
         if (!out.empty()) out += ' ';
-        out += shell_word(word.is_string() ? word.string() : word.dump());
+        out += shell_word(word);
     }
     return out;
 }

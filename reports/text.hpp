@@ -2,6 +2,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tsdiag/json.hpp"
 #include "tsdiag/text.hpp"
@@ -14,8 +15,8 @@ namespace tsdiag::reports {
 std::string number(double value);
 std::string similarity_text(double t_sim, std::optional<double> t_div);
 
-/// run.json's `command` as shell words, in single quotes where needed.
-std::string shell_command(const Json& words);
+/// A command line as shell words, in single quotes where needed.
+std::string shell_command(const std::vector<std::string>& words);
 /// For element content and quoted attributes of HTML.
 std::string html(std::string_view s);
 /// JSON that is safe inside a script element.

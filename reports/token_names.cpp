@@ -21,12 +21,9 @@ std::string short_name(const std::string& piece) {
 
 }  // namespace
 
-void name_tokens(std::vector<Figure>& figures, const Json& run) {
-    const Json& pieces = run["input"]["text"]["pieces"];
-    if (!pieces.is_array()) return;
+void name_tokens(std::vector<Figure>& figures, const RunRecord& run) {
     std::vector<std::string> names;
-    for (const Json& piece : pieces.array())
-        names.push_back(piece.is_string() ? short_name(visible(piece.string())) : "");
+    for (const std::string& piece : run.input.pieces) names.push_back(short_name(visible(piece)));
     const Index count = std::ssize(names);
     for (Figure& figure : figures)
         for (Plot& plot : figure.panels) {

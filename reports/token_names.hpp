@@ -5,8 +5,8 @@
 
 namespace tsdiag::reports {
 
-/// The tokens of the text in run.json on the axes of maps over that many tokens: of up to 64 each
+/// The tokens of the text of the run on the axes of maps over that many tokens: of up to 64 each
 /// is a cell that tells its tokens; larger maps keep their numbers.
-void name_tokens(std::vector<Figure>& figures, const Json& run);
+void name_tokens(std::vector<Figure>& figures, const RunRecord& run);
 
 }  // namespace tsdiag::reports

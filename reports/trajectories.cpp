@@ -120,56 +120,48 @@ std::optional<Figure> trajectory(const TableView& rows, const TrajectoryKind& ki
     return figure;
 }
 
-std::string change_in_words(const Json& change, const std::string& unit) {
-    const double first = change["first"].number(), last = change["last"].number();
-    const double steepest = change["steepest"].number(), whole = last - first;
-    std::string text = fmt::format(
-        "{}{} of layer {} {} from {} to {} between {} {} and {}", change["metric"].string(),
-        change["stage"].string().empty() ? "" : fmt::format(" ({})", change["stage"].string()),
-        change["layer"].integer(), whole > 0 ? "rose" : "fell", number(first), number(last), unit,
-        change["from"].integer(), change["to"].integer());
-    const bool parts = change["steepest_from"].integer() != change["from"].integer() ||
-                       change["steepest_to"].integer() != change["to"].integer();
-    if (parts)
-        text += fmt::format("; the steepest change is {:+.3g}, between {} and {}", steepest,
-                            change["steepest_from"].integer(), change["steepest_to"].integer());
+std::string change_in_words(const RunRecord::Change& change, const std::string& unit) {
+    std::string text =
+        fmt::format("{}{} of layer {} {} from {} to {} between {} {} and {}", change.metric,
+                    change.stage.empty() ? "" : fmt::format(" ({})", change.stage), change.layer,
+                    change.last > change.first ? "rose" : "fell", number(change.first),
+                    number(change.last), unit, change.from, change.to);
+    if (change.steepest_from != change.from || change.steepest_to != change.to)
+        text += fmt::format("; the steepest change is {:+.3g}, between {} and {}", change.steepest,
+                            change.steepest_from, change.steepest_to);
     return text + ".";
 }
 
-bool is_shown(const Json& change) {
+bool is_shown(const RunRecord::Change& change) {
     return std::ranges::any_of(shown(), [&](const TrajectoryKind& kind) {
-        return kind.metric == change["metric"].string() && kind.stage == change["stage"].string();
+        return kind.metric == change.metric && kind.stage == change.stage;
     });
 }
 
-double relative(const Json& change) {
-    const double first = change["first"].number(), last = change["last"].number();
-    return std::abs(last - first) / std::max(std::abs(first), std::abs(last));
+double relative(const RunRecord::Change& change) {
+    return std::abs(change.last - change.first) /
+           std::max(std::abs(change.first), std::abs(change.last));
 }
 
 }  // namespace
 
 namespace reports {
 
-std::string unit_of(const Json& run) {
-    return run["unit"].is_string() ? run["unit"].string() : "step";
-}
-
 std::string trajectory_name(std::string_view metric, std::string_view stage) {
     return fmt::format("trajectory_{}{}{}", metric, stage.empty() ? "" : "_", stage);
 }
 
-std::vector<Finding> changes_verdict(const Json& run) {
-    if (!run["changes"].is_array()) return {};
-    std::map<std::string, const Json*> greatest;  // per metric, the layer with the largest change
+std::vector<Finding> changes_verdict(const RunRecord& run) {
+    std::map<std::string, const RunRecord::Change*>
+        greatest;  // per metric, the layer with the largest change
     std::size_t count = 0, certain = 0, known = 0;
-    for (const Json& change : run["changes"].array()) {
+    for (const RunRecord::Change& change : run.changes) {
         ++count;
-        if (change["error"].is_number()) ++known;
-        if (!change["certain"].boolean()) continue;
+        if (change.error) ++known;
+        if (!change.certain) continue;
         ++certain;
         if (!is_shown(change)) continue;
-        const Json*& best = greatest[change["metric"].string()];
+        const RunRecord::Change*& best = greatest[change.metric];
         if (!best || relative(change) > relative(*best)) best = &change;
     }
     if (count == 0) return {};
@@ -178,10 +170,9 @@ std::vector<Finding> changes_verdict(const Json& run) {
                  "Only one input was measured, so changes during training have no standard error; "
                  "pass --samples 8 or more.",
                  ""}};
-    std::vector<const Json*> order;
+    std::vector<const RunRecord::Change*> order;
     for (const auto& [metric, change] : greatest) order.push_back(change);
-    std::ranges::sort(order,
-                      [](const Json* a, const Json* b) { return relative(*a) > relative(*b); });
+    std::ranges::sort(order, [](auto* a, auto* b) { return relative(*a) > relative(*b); });
     if (order.size() > most_findings) order.resize(most_findings);
     std::vector<Finding> findings = {
         {Finding::Level::note,
@@ -192,22 +183,17 @@ std::vector<Finding> changes_verdict(const Json& run) {
                          ? ""
                          : "; listed: the layer with the largest change of each plotted metric"),
          ""}};
-    const std::string unit = run["unit"].string();
-    for (const Json* change : order) {
-        const std::string metric = (*change)["metric"].string(),
-                          stage = (*change)["stage"].string();
-        findings.push_back(
-            {Finding::Level::note, change_in_words(*change, unit), trajectory_name(metric, stage)});
-    }
+    for (const RunRecord::Change* change : order)
+        findings.push_back({Finding::Level::note, change_in_words(*change, run.unit),
+                            trajectory_name(change->metric, change->stage)});
     return findings;
 }
 
-std::vector<Figure> trajectories(const Table& table, const Json& run) {
+std::vector<Figure> trajectories(const Table& table, const RunRecord& run) {
     const TableView rows(table);
-    const std::string unit = unit_of(run);
     std::vector<Figure> figures;
     for (const TrajectoryKind& kind : shown())
-        if (std::optional<Figure> figure = trajectory(rows, kind, unit))
+        if (std::optional<Figure> figure = trajectory(rows, kind, run.unit))
             figures.push_back(std::move(*figure));
     return figures;
 }

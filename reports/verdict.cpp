@@ -25,7 +25,7 @@ constexpr std::size_t most_reasons = 3;  ///< reported for undefined numbers
 /// The findings of one model, in the order of the page.
 class ModelVerdict {
   public:
-    ModelVerdict(const TableView& rows, const std::string& model, const Json& run)
+    ModelVerdict(const TableView& rows, const std::string& model, const RunRecord& run)
         : rows_(rows), model_(model), run_(run) {}
 
     std::vector<Finding> findings() {
@@ -70,7 +70,7 @@ class ModelVerdict {
 
     const TableView& rows_;
     const std::string& model_;
-    const Json& run_;
+    const RunRecord& run_;
     std::vector<Finding> found_;
 };
 
@@ -89,9 +89,7 @@ std::optional<double> mean_over(const Depth& depth, const Depth& mask) {
 }
 
 void ModelVerdict::random_ids() {
-    const Json& kind = run_["input"]["kind"];
-    const Json& trained = run_["model"]["trained"];
-    if (kind.is_string() && kind.string() == "ids:random" && trained.is_bool() && trained.boolean())
+    if (run_.input.kind == "ids:random" && run_.model.trained.value_or(false))
         say(Level::warning,
             "The input is random token ids, which are not language: what a trained model does with "
             "text may differ. Give token ids of real text with --input ids:FILE.");
@@ -148,15 +146,13 @@ void ModelVerdict::predicted_depth() {
 }
 
 std::string ModelVerdict::gain_in_words(const Depth& measured) const {
-    const Json& a2 = run_["model"]["a2"];
-    if (!a2.is_array() || rows_.models().size() > 1) return {};
+    const std::vector<std::optional<double>>& a2 = run_.model.a2;
+    if (a2.empty() || rows_.models().size() > 1) return {};
     double sum = 0, least = 0, most = 0;
     std::size_t count = 0;
     for (const auto& [layer, ratio] : defined(measured)) {
-        if (std::size_t(layer) >= a2.array().size()) return {};
-        const Json& gain = a2.array()[std::size_t(layer)];
-        if (!gain.is_number()) return {};
-        const double v = 1 + gain.number();
+        if (layer >= std::ssize(a2) || !a2[std::size_t(layer)]) return {};
+        const double v = 1 + *a2[std::size_t(layer)];
         least = count ? std::min(least, v) : v;
         most = count ? std::max(most, v) : v;
         sum += v;
@@ -242,7 +238,7 @@ std::string fullest_layer(const std::vector<HeadAt>& heads) {
 }
 
 void ModelVerdict::heads() {
-    if (run_["model"]["no_attention"].is_string()) return;
+    if (!run_.model.no_attention.empty()) return;
     const char* figures[] = {"heads_mixing", "accumulation", "accumulation"};
     std::vector<HeadClass> none;
     std::size_t i = 0;
@@ -316,8 +312,7 @@ void ModelVerdict::below_rounding_numbers() {
         type = rest.substr(0, rest.find_first_of(",;"));
     }
     if (count == 0) return;
-    const Json& kind = run_["model"]["kind"];
-    const bool trace = kind.is_string() && kind.string() == "trace";
+    const bool trace = run_.model.kind == "trace";
     say(Level::warning,
         fmt::format("From layer {} on, {} {} below the rounding of {} and left out{}.", first,
                     count, count == 1 ? "number is" : "numbers are", type,
@@ -381,8 +376,8 @@ void ModelVerdict::second_opinions() {
         if (!farthest || *row->value > *farthest->value) farthest = row;
     }
     if (heads == 0) return;
-    const Json& asked = run_["settings"]["tolerance"];
-    const bool agrees = !asked.is_number() || *farthest->value <= asked.number();
+    const std::optional<double> asked = run_.settings.tolerance;
+    const bool agrees = !asked || *farthest->value <= *asked;
     say(agrees ? Level::good : Level::warning,
         fmt::format("lambda2_abs of {}, found again by the library Spectra, {}: the farthest "
                     "differs by {} of its value, in layer {}, head {}.",
@@ -392,19 +387,11 @@ void ModelVerdict::second_opinions() {
 
 }  // namespace
 
-std::vector<Finding> verdict(const Table& table, const Json& run) {
+std::vector<Finding> verdict(const Table& table, const RunRecord& run) {
     const TableView rows(table);
     std::vector<Finding> all;
-    if (const Json& reason = run["model"]["no_attention"]; reason.is_string())
-        all.push_back({Level::warning,
-                       reason.string() + ". Numbers of P and of its heads are those of "
-                                         "that matrix.",
-                       {},
-                       true});
     // Assumptions about the model and omissions come before its numbers.
-    if (const Json& lines = run["model"]["warnings"]; lines.is_array())
-        for (const Json& line : lines.array())
-            all.push_back({Level::warning, line.string() + ".", {}});
+    add_doubts(run.model, all);
     for (const std::string& model : rows.models())
         for (Finding& f : ModelVerdict(rows, model, run).findings()) all.push_back(std::move(f));
     return by_severity(std::move(all));

@@ -14,7 +14,8 @@ get_filename_component(ROOT ${ROOT} ABSOLUTE)
 
 # contracts_X: the public headers of folder X.  In the order of the folders, each is above those that it may include.
 set(contracts_src/core error parallel text json file checksum random memory formulas tensor statistics backend plugin ops
-    gradient linalg metric table table_view csv intervals series change_test comparison team named_option)
+    gradient linalg metric table table_view csv intervals series change_test team named_option)
+set(contracts_src/results run_record comparison)
 set(contracts_src/export export)
 set(contracts_src/output output)
 set(contracts_src/units units)
@@ -31,7 +32,7 @@ set(contracts_reports report)
 set(contracts_src/run training_log profile run checkpoint_series assertion watch)
 set(contracts_src/train train)
 set(contracts_src/experiments experiment)
-set(with_contracts src/core src/export src/output src/units src/cluster src/checkpoint src/tokenizer src/pictures
+set(with_contracts src/core src/results src/export src/output src/units src/cluster src/checkpoint src/tokenizer src/pictures
     src/attention src/model src/families probes src/claims reports src/run src/train src/experiments)
 set(public "")
 foreach(folder IN LISTS with_contracts)
@@ -43,10 +44,11 @@ set(libraries Eigen Spectra boost nlohmann fmt mpi CLI toml++ dnnl oneapi zlib l
 
 # The rules.  public_X: public headers that folder X may include; libraries_X: libraries that it may include.  They name
 # what its sources include, and nothing more.
-set(folders src/core src/export src/output src/units src/checkpoint src/tokenizer src/pictures src/attention src/model
+set(folders src/core src/results src/export src/output src/units src/checkpoint src/tokenizer src/pictures src/attention src/model
     src/families src/run src/train src/claims src/experiments src/cluster src/cli probes reports gpu mpi)
 set(public_src/core error parallel text json file checksum random memory formulas tensor backend plugin ops gradient linalg
-    metric table table_view csv intervals series change_test comparison team named_option)
+    metric table table_view csv intervals series change_test team named_option)
+set(public_src/results error csv intervals table_view run_record comparison)
 set(public_src/export error json checksum metric table csv export)
 set(public_src/output error file output)
 set(public_src/units error json file backend output units)
@@ -65,7 +67,7 @@ set(public_src/claims error parallel text memory backend linalg table csv interv
 set(public_src/experiments error text random tensor backend ops gradient table intervals series attention
     weights model families train experiment)
 set(public_src/cluster error text ranks_plugin cluster)
-set(public_src/cli error text json file memory tensor metric table_view change_test comparison team export output units
+set(public_src/cli error text json file memory tensor metric table_view change_test team comparison export output units
     cluster checkpoint layouts training_folder families claim claim_record report training_log run checkpoint_series
     assertion watch train experiment)
 set(public_probes error text ops linalg intervals attention probe)
@@ -73,6 +75,7 @@ set(public_reports error text json file metric table_view intervals comparison o
 set(public_gpu error backend plugin)
 set(public_mpi ranks_plugin)
 set(libraries_src/core Eigen Spectra boost nlohmann fmt oneapi)
+set(libraries_src/results fmt)
 set(libraries_src/export fmt)
 set(libraries_src/output fmt)
 set(libraries_src/units fmt)

@@ -5,8 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tsdiag/json.hpp"
-#include "tsdiag/table.hpp"
+#include "tsdiag/run_record.hpp"
 
 /// Comparison of results.
 ///
@@ -14,11 +13,11 @@
 ///     found.significant, found.tested, found.differences.front()
 namespace tsdiag {
 
-/// Rows of one model at one step, with the run.json that describes them.
+/// Rows of one model at one step, with the description of their run.
 struct MeasuredResult {
     std::string name;                  ///< as the user wrote it
     std::vector<MetricRow> rows = {};  ///< `at.step` is -1
-    Json run = {};
+    RunRecord run = {};
     Index step = -1;      ///< which step the rows are of; -1: there are no steps
     bool chosen = false;  ///< the user chose the step; else it is the last
     Index layers = 0;     ///< one more than the greatest layer, before a part was taken
@@ -37,7 +36,7 @@ ResultPart parse_part(const std::string& suffix, const std::string& argument);
 /// The rows of `part`.  Throws `FormatError` naming `name` where there is none, where rows are of
 /// several models, where two rows have one place, or where a number is no statistic (a negative
 /// standard error or count, bounds out of order).
-MeasuredResult select(std::string name, std::vector<MetricRow> rows, Json run,
+MeasuredResult select(std::string name, std::vector<MetricRow> rows, RunRecord run,
                       const ResultPart& part);
 
 /// Which rows are compared; empty: all, of heads only where they are asked for.
@@ -52,7 +51,7 @@ struct RowChoice {
 /// Whether the samples of two results are independent.  They are where both inputs were drawn, from
 /// different seeds; otherwise they may be the same.
 enum class Samples { shared, independent };
-Samples samples_of(const Json& run_a, const Json& run_b);
+Samples samples_of(const RunRecord& a, const RunRecord& b);
 
 /// b - a of one metric at one place.
 struct Difference {

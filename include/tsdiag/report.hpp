@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tsdiag/json.hpp"
+#include "tsdiag/run_record.hpp"
 #include "tsdiag/table.hpp"
 
 /// Figures are described once, as data, and drawn by two writers: gnuplot (SVG, PDF) for paper, and
@@ -103,10 +103,8 @@ struct Finding {
 };
 /// The verdict in words, headlines first, then warnings, notes and the rest: what becomes of the
 /// tokens, the escalation rate against 1 + a2, which heads are nearly rank one, identity-like or
-/// sink-like, gradients, what is undefined.  `run` is the content of run.json, of which it reads
-/// what is present: model.a2, .trained, .layers, .deescalated and .spec, input.kind, .tokens,
-/// .samples and .trials, settings.tolerance.
-std::vector<Finding> verdict(const Table& table, const Json& run);
+/// sink-like, gradients, what is undefined.  What `run` lacks is left out.
+std::vector<Finding> verdict(const Table& table, const RunRecord& run);
 
 /// Headlines, then warnings, notes and the rest, each in the order given.
 std::vector<Finding> by_severity(std::vector<Finding> findings);
@@ -131,10 +129,10 @@ void draw(std::span<const Figure> figures, const std::filesystem::path& director
           const FigureStyle& look = {});
 
 /// Writes figures/ and report.html (self-contained, no network) for `table` into `directory`.
-/// `run`: the content of run.json; absent parts are omitted.  The page is written even where the
-/// static figures cannot be drawn.  Returns one line for each thing that could not be drawn, with
-/// the reason; figures whose metrics the table lacks are named on the page only.
-std::vector<std::string> write_report(const Table& table, const Json& run,
+/// Parts that `run` lacks are omitted.  The page is written even where the static figures cannot be
+/// drawn.  Returns one line for each thing that could not be drawn, with the reason; figures whose
+/// metrics the table lacks are named on the page only.
+std::vector<std::string> write_report(const Table& table, const RunRecord& run,
                                       const std::filesystem::path& directory,
                                       const FigureStyle& look = {});
 
@@ -176,7 +174,7 @@ struct Study {
 };
 /// Writes figures/ and report.html (self-contained, no network) into `directory`, as
 /// `write_report` does, and returns what it returns.
-std::vector<std::string> write_study(const Study& study, const Table& table, const Json& run,
+std::vector<std::string> write_study(const Study& study, const Table& table, const RunRecord& run,
                                      const std::filesystem::path& directory,
                                      const FigureStyle& look = {});
 /// A page of facts, findings and figures.
@@ -195,24 +193,23 @@ std::vector<std::string> write_plain_page(const PlainPage& page,
 
 /// The verdict over the steps of a training or a series of checkpoints.  Its headline: whether
 /// tokens become alike, when, and whether they still are at the last, from `t_sim` and `t_div` of a
-/// table with steps.  Then the changes, as far as their intervals support them.  Of `run` it reads
-/// what is present: unit, changes, deescalated, model.deescalated, model.spec.
-std::vector<Finding> series_verdict(const Table& table, const Json& run);
+/// table with steps.  Then the changes of `run`, as far as their intervals support them.
+std::vector<Finding> series_verdict(const Table& table, const RunRecord& run);
 
-/// Findings on logs of gradient norms, from the tables and run.json of `summarise_logs`: each
+/// Findings on logs of gradient norms, from the table and description of `summarise_logs`: each
 /// grad_rsd, which series are distinguishable, and caveats of the logs.
-std::vector<Finding> log_verdict(const Table& table, const Json& run);
+std::vector<Finding> log_verdict(const Table& table, const RunRecord& run);
 /// Their page, as `write_report` does.
-std::vector<std::string> write_log_report(const Table& table, const Json& run,
+std::vector<std::string> write_log_report(const Table& table, const RunRecord& run,
                                           const std::filesystem::path& directory,
                                           const FigureStyle& look = {});
 struct MeasuredResult;  // comparison.hpp
 struct Changes;
 /// Writes figures/ and report.html of a comparison, as `write_report` does.  `judged`: findings on
-/// assertions, which come first; `run`: the content of run.json.
+/// assertions, which come first.
 std::vector<std::string> write_comparison(std::span<const MeasuredResult> results,
                                           const Changes& changes,
-                                          const std::vector<Finding>& judged, const Json& run,
+                                          const std::vector<Finding>& judged, const RunRecord& run,
                                           const std::filesystem::path& directory,
                                           const FigureStyle& look = {});
 
@@ -229,7 +226,7 @@ Finding claims_headline(std::span<const Examined> examined);
 /// Writes figures/ and report.html of an examination, as `write_report` does; `described` is the
 /// content of claims.json.
 std::vector<std::string> write_claims_report(std::span<const Examined> examined,
-                                             const Json& described,
+                                             const RunRecord& described,
                                              const std::filesystem::path& directory,
                                              const FigureStyle& look = {});
 

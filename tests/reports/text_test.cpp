@@ -18,12 +18,13 @@ TEST(TextTest, SimilarityNearOneKeepsItsDistanceFromOne) {
 }
 
 TEST(TextTest, CommandsAreQuotedWhereAShellWouldReadThemOtherwise) {
-    const Json words(Json::Array{"tsdiag", "probe", "random:gpt2,attention=0:softmax;1:linear",
-                                 "it's", "", "a b", "--out=x/y-1.0"});
+    const std::vector<std::string> words = {
+        "tsdiag", "probe",        "random:gpt2,attention=0:softmax;1:linear", "it's", "",
+        "a b",    "--out=x/y-1.0"};
     EXPECT_EQ(reports::shell_command(words),
               "tsdiag probe 'random:gpt2,attention=0:softmax;1:linear' 'it'\\''s' '' 'a b' "
               "--out=x/y-1.0");
-    EXPECT_EQ(reports::shell_command(Json()), "");
+    EXPECT_EQ(reports::shell_command({}), "");
 }
 
 TEST(TextTest, HtmlEscapesWhatWouldBeMarkup) {

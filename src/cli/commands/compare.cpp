@@ -34,17 +34,13 @@ struct CompareCommand final : Command {
 constexpr int assertion_failed = 4;
 
 /// What is compared is one table of metrics of one model.
-void require_measurement(const std::string& folder, const Json& run) {
-    const char* other = run.contains("logs")                    ? "gradients"
-                        : run.contains("experiment")            ? "figure"
-                        : run.contains("compared")              ? "compare"
-                        : run["tables"].contains("metrics.csv") ? nullptr
-                                                                : "check";
-    if (other)
+void require_measurement(const std::string& folder, const RunRecord& run) {
+    using enum RunRecord::Kind;
+    if (run.kind != probe && run.kind != train)
         throw FormatError(
             fmt::format("{}: was written by tsdiag {}, expected a folder of tsdiag "
                         "probe or tsdiag train.",
-                        folder, other));
+                        folder, name(run.kind)));
 }
 
 /// "DIR", or "DIR@STEP:LAYER.HEAD" where there is no folder of that name.
@@ -65,7 +61,7 @@ MeasuredResult measured(const std::string& argument) {
                 "{}: is not a directory, expected one written by tsdiag probe or tsdiag train.",
                 argument));
     }
-    Json run = read_description(folder);
+    RunRecord run = read_description(folder);
     require_measurement(folder.string(), run);
     return select(argument, read_metrics(folder), std::move(run), part);
 }
@@ -127,12 +123,13 @@ std::string changes_table(const Changes& changes, bool several) {
 Json results_json(const std::vector<MeasuredResult>& results) {
     Json::Array all;
     for (std::size_t i = 0; i < results.size(); ++i) {
-        const Json& model = results[i].run["model"];
-        Json one;
+        const RunRecord& run = results[i].run;
+        Json one, tables = Json::Object{};
+        for (const auto& [file, digest] : run.tables.value()) tables.set(file, digest);
         one.set("letter", letter(i)).set("name", results[i].name);
-        one.set("model", model.is_string() ? model : model["argument"]);
+        one.set("model", run.model.argument);
         one.set("step", results[i].step >= 0 ? Json(results[i].step) : Json());
-        all.push_back(one.set("tables", results[i].run["tables"]));
+        all.push_back(one.set("tables", std::move(tables)));
     }
     return all;
 }

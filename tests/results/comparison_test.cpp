@@ -222,9 +222,7 @@ TEST(Comparison, CountsTrialsWhereSamplesShareTheirWeights) {
     std::vector<MeasuredResult> results;
     for (const double mean : {3.5, 5.0}) {
         results.push_back(result_of({row_of(0, mean, of_all, Index(count))}));
-        Json input;
-        input.set("trials", Index(trials)).set("samples", Index(samples)).set("kind", "gaussian");
-        results.back().run.set("input", std::move(input));
+        results.back().run.input.trials = Index(trials);
     }
     const Difference found = compare(results).differences.at(0);
     EXPECT_NEAR(*found.error, 2 * of_trials, 1e-12 * of_trials);

@@ -75,10 +75,9 @@ struct Scatter {
 /// The standard error of a mean, with its degrees of freedom; none for one sample.  Samples of one
 /// trial share its weights.  Of T trials with S samples each, the standard error over the means of
 /// trials is at most s sqrt((TS - 1) / (T - 1)), since their squares are a part of all squares.
-std::optional<Scatter> scatter_of(const MetricRow& row, const Json& run) {
+std::optional<Scatter> scatter_of(const MetricRow& row, const RunRecord& run) {
     if (!row.standard_error || row.count < 2) return std::nullopt;
-    const Json& said = run["input"]["trials"];
-    const Index trials = said.is_number() ? said.integer() : 1;
+    const Index trials = run.input.trials.value_or(1);
     if (trials < 2 || trials >= row.count)
         return Scatter{*row.standard_error, double(row.count - 1)};
     const double freedom = double(trials - 1);
@@ -172,19 +171,9 @@ bool wanted(const MetricRow& row, const RowChoice& choice) {
     return std::ranges::find(choice.heads, row.at.head) != choice.heads.end();
 }
 
-/// The definition of each metric in run.json.
-std::map<std::string, std::string> definitions(const Json& run) {
-    std::map<std::string, std::string> out;
-    if (!run["schema"].is_array()) return out;
-    for (const Json& metric : run["schema"].array())
-        if (metric["name"].is_string() && metric["definition"].is_string())
-            out[metric["name"].string()] = metric["definition"].string();
-    return out;
-}
-
 void require_one_definition(const MeasuredResult& a, const MeasuredResult& b,
                             const std::set<std::string>& metrics) {
-    const auto of_a = definitions(a.run), of_b = definitions(b.run);
+    const auto &of_a = a.run.definitions, &of_b = b.run.definitions;
     for (const std::string& metric : metrics) {
         const auto in_a = of_a.find(metric), in_b = of_b.find(metric);
         if (in_a != of_a.end() && in_b != of_b.end() && in_a->second != in_b->second)
@@ -195,37 +184,33 @@ void require_one_definition(const MeasuredResult& a, const MeasuredResult& b,
     }
 }
 
-std::string plain(const Json& value) {
-    if (value.is_null()) return "";
-    return value.is_string() ? value.string() : value.dump();
+template <class T>
+std::string plain(const std::optional<T>& count) {
+    return count ? std::to_string(*count) : "";
 }
 
-/// What determines the inputs of a run, as far as run.json tells: names and values.
-std::vector<std::pair<std::string, std::string>> input_facts(const Json& run) {
-    if (run["train"].is_object()) {
-        const Json& train = run["train"];
-        return {{"samples held out of", plain(train["data"])},
-                {"contents", plain(train["contents"])},
-                {"tokens", plain(train["tokens"])},
-                {"samples", plain(train["probe_samples"])},
-                {"seed", plain(run["seed"])}};
-    }
-    const Json &input = run["input"], &settings = run["settings"];
-    const bool named = settings["input"].is_string() && !settings["input"].string().empty();
-    return {{"input", plain(named ? settings["input"] : input["kind"])},
-            {"tokens", plain(input["tokens"])},
-            {"samples", plain(input["samples"])},
-            {"trials", plain(input["trials"])},
-            {"mask", plain(settings["mask"])},
-            {"seed", plain(input["kind"]) == "trace" ? "" : plain(run["seed"])}};
+/// What determines the inputs of a run, as far as its description tells: names and values.
+std::vector<std::pair<std::string, std::string>> input_facts(const RunRecord& run) {
+    if (run.train)
+        return {{"samples held out of", run.train->data},
+                {"contents", run.train->contents},
+                {"tokens", plain(run.train->tokens)},
+                {"samples", plain(run.train->probe_samples)},
+                {"seed", plain(run.seed)}};
+    return {{"input", run.settings.input.empty() ? run.input.kind : run.settings.input},
+            {"tokens", plain(run.input.tokens)},
+            {"samples", plain(run.input.samples)},
+            {"trials", plain(run.input.trials)},
+            {"mask", run.settings.mask},
+            {"seed", run.input.kind == "trace" ? "" : plain(run.seed)}};
 }
 
 std::string or_none(const std::string& word) { return word.empty() ? "none" : word; }
 
 /// How the inputs differ; empty where they do not.
 std::string input_differences(const MeasuredResult& a, const MeasuredResult& b) {
-    const bool in_training = a.run["train"].is_object();
-    if (in_training != b.run["train"].is_object())
+    const bool in_training = a.run.train.has_value();
+    if (in_training != b.run.train.has_value())
         return fmt::format("{} was measured in its training, {} by itself",
                            in_training ? a.name : b.name, in_training ? b.name : a.name);
     const auto of_a = input_facts(a.run), of_b = input_facts(b.run);
@@ -257,27 +242,18 @@ void note_differences(Changes& out, const MeasuredResult& a, const MeasuredResul
             fmt::format("The last steps are compared: {} of {}, {} of {}.",
                         a.step < 0 ? "the only one" : std::to_string(a.step), a.name,
                         b.step < 0 ? "the only one" : std::to_string(b.step), b.name));
-    for (const char* key : {"dtype", "loss"}) {
-        const auto word = [&](const Json& run) {
-            return run[key].is_object() ? plain(run[key]["name"]) : plain(run[key]);
-        };
-        if (word(a.run) != word(b.run))
-            out.notes.push_back(fmt::format("{}: {} has {}, {} has {}.", key, a.name,
-                                            or_none(word(a.run)), b.name, or_none(word(b.run))));
-    }
-    const auto model = [](const Json& run) {
-        return run["model"].is_object() ? plain(run["model"]["argument"]) : plain(run["model"]);
-    };
-    if (of_heads && model(a.run) != model(b.run))
+    for (const auto& [what, of_a, of_b] : {std::tuple("dtype", a.run.dtype, b.run.dtype),
+                                           std::tuple("loss", a.run.loss, b.run.loss)})
+        if (of_a != of_b)
+            out.notes.push_back(fmt::format("{}: {} has {}, {} has {}.", what, a.name,
+                                            or_none(of_a), b.name, or_none(of_b)));
+    if (of_heads && a.run.model.argument != b.run.model.argument)
         out.notes.emplace_back(
             "Heads are compared by their numbers; in models that were not trained from the same "
             "weights, head 0 of one has no relation to head 0 of another.");
 }
 
-bool drawn(const Json& run) {
-    const std::string kind = plain(run["input"]["kind"]);
-    return kind == "gaussian" || kind == "ids:random";
-}
+bool drawn(const std::string& kind) { return kind == "gaussian" || kind == "ids:random"; }
 
 /// The order of compare.csv.
 std::tuple<int, double, double> rank_of(const Difference& d) {
@@ -328,7 +304,7 @@ ResultPart parse_part(const std::string& suffix, const std::string& argument) {
     return part;
 }
 
-MeasuredResult select(std::string name, std::vector<MetricRow> rows, Json run,
+MeasuredResult select(std::string name, std::vector<MetricRow> rows, RunRecord run,
                       const ResultPart& part) {
     MeasuredResult out{
         .name = std::move(name), .run = std::move(run), .chosen = part.step.has_value()};
@@ -364,9 +340,8 @@ MeasuredResult select(std::string name, std::vector<MetricRow> rows, Json run,
     return out;
 }
 
-Samples samples_of(const Json& run_a, const Json& run_b) {
-    const bool independent =
-        drawn(run_a) && drawn(run_b) && plain(run_a["seed"]) != plain(run_b["seed"]);
+Samples samples_of(const RunRecord& a, const RunRecord& b) {
+    const bool independent = drawn(a.input.kind) && drawn(b.input.kind) && a.seed != b.seed;
     return independent ? Samples::independent : Samples::shared;
 }
 
