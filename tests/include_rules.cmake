@@ -67,7 +67,7 @@ set(public_src/claims error parallel text memory backend linalg table csv interv
 set(public_src/experiments error text random tensor backend ops gradient table intervals series attention
     weights model families train experiment)
 set(public_src/cluster error text ranks_plugin cluster)
-set(public_src/cli error text json file memory tensor metric table_view change_test team comparison export output units
+set(public_src/cli error text json file memory tensor metric table_view change_test team run_record comparison export output units
     cluster checkpoint layouts training_folder families claim claim_record report training_log run checkpoint_series
     assertion watch train experiment)
 set(public_probes error text ops linalg intervals attention probe)

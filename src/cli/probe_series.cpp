@@ -49,24 +49,22 @@ int compute_units(const ProbeOptions& probe, const CheckpointSeries& series,
 /// Numbers of samples of other lengths are not those of one training.
 void require_length(const SeriesMember& member, const SeriesPart& part, const SeriesMember& first,
                     const SeriesPart& of_first) {
-    const Json &own = part.run["input"]["tokens"], &expected = of_first.run["input"]["tokens"];
-    if (own.dump() != expected.dump())
+    const Index own = tokens_of(part), expected = tokens_of(of_first);
+    if (own != expected)
         throw UsageError(fmt::format(
             "{}: its samples have {} tokens, expected {} as those of {}; pass --tokens with a "
             "length that all checkpoints take.",
-            member.path, own.dump(), expected.dump(), first.path));
+            member.path, own, expected, first.path));
 }
 
 /// What `probe` of one tells of its model before the numbers: all lines, or the first ones.
-std::string notes_text(const Json& run, bool verbose) {
+std::string notes_text(const RunRecord& run, bool verbose) {
     constexpr std::size_t most_lines = 3, margin = 11;
-    Json::Array assumed = run["model"]["defaults"].array();
-    if (const Json& more = run["input"]["defaults"]; more.is_array())
-        assumed.insert(assumed.end(), more.array().begin(), more.array().end());
+    std::vector<std::string> assumed = run.model.defaults;
+    assumed.insert(assumed.end(), run.input.defaults.begin(), run.input.defaults.end());
     std::string text;
-    const auto add = [&](std::string_view head, const Json::Array& lines) {
-        std::vector<std::string> shown;
-        for (const Json& line : lines) shown.push_back(line.string());
+    const auto add = [&](std::string_view head, const std::vector<std::string>& lines) {
+        std::vector<std::string> shown = lines;
         if (!verbose && shown.size() > most_lines) {
             shown.resize(most_lines);
             shown.push_back(fmt::format("and {} more (-v)", lines.size() - most_lines));
@@ -76,8 +74,8 @@ std::string notes_text(const Json& run, bool verbose) {
             text += styled(fmt::format("{:<{}}", i == 0 ? head : "", margin), Style::dim) +
                     wrapped(printable(shown[i]), terminal_width(), margin) + "\n";
     };
-    add("recognised", run["model"]["recognised"].array());
-    add("ignored", run["model"]["ignored"].array());
+    add("recognised", run.model.recognised);
+    add("ignored", run.model.ignored);
     add("assumed", assumed);
     return text;
 }
@@ -138,26 +136,30 @@ int run_series(const ProbeOptions& probe, const std::string& out) {
     RunResult result{Table(series.name), {}};
     const Table& table = result.table;
     for (const SeriesPart& part : done) result.table.append(part.metrics, part.curves);
-    Json& run = result.run = series_run(series, done, table);
+    result.run = series_run(series, done, table);
     ResultWriter::Draw draw;
     if (!probe.no_report)
-        draw = [&](const fs::path& folder) { return write_report(table, run, folder, probe.look); };
+        draw = [&](const fs::path& folder) {
+            return write_report(table, result.run, folder, probe.look);
+        };
     writer.write(result, draw, probe.quiet);
+    const RunRecord run = result.run;
+    const std::vector<Finding> findings = series_verdict(table, run);
     job.finish_result(probe.quiet);
     print_json("probe", Json()
                             .set("out", out)
                             .set("checkpoints", std::ssize(done))
-                            .set("findings", findings_json(series_verdict(table, run)))
-                            .set("warnings", run["warnings"]));
+                            .set("findings", findings_json(findings))
+                            .set("warnings", run.json()["warnings"]));
     if (probe.quiet) return 0;
     const auto kept = std::ranges::count_if(done, &SeriesPart::kept);
     print(fmt::format("{} checkpoints, {} {} to {}{}\n", done.size(), series.unit,
                       series.members.front().step, series.members.back().step,
                       kept > 0 ? fmt::format("; {} reused from an earlier run", kept) : ""));
     print(notes_text(run, probe.verbose));
-    for (const Json& line : run["warnings"].array())
-        print("! " + wrapped(printable(line.string()), terminal_width(), 2) + "\n");
-    print(findings_text(series_verdict(table, run), probe.verbose));
+    for (const std::string& line : run.warnings)
+        print("! " + wrapped(printable(line), terminal_width(), 2) + "\n");
+    print(findings_text(findings, probe.verbose));
     print_place(out, !probe.no_report);
     return 0;
 }

@@ -10,6 +10,7 @@
 #include "tsdiag/checkpoint.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/file.hpp"
+#include "tsdiag/run_record.hpp"
 #include "tsdiag/text.hpp"
 
 namespace tsdiag::cli {
@@ -22,15 +23,15 @@ constexpr const char* tables[] = {"metrics.csv",   "curves.csv",      "maps.npz"
 
 std::string read_text(const fs::path& file) { return file_text(file, "a file written by tsdiag"); }
 
-void require_digests(const fs::path& folder, const Json& run) {
-    if (!run["tables"].is_object())
+void require_digests(const fs::path& folder, const RunRecord& run) {
+    if (!run.tables)
         throw FormatError(
             fmt::format("{}: has no digests of its tables, so they cannot be verified; run the "
                         "original command again.",
                         (folder / "run.json").string()));
-    for (const auto& [name, digest] : run["tables"].object()) {
+    for (const auto& [name, digest] : *run.tables) {
         if (std::ranges::find(tables, name) == std::end(tables)) continue;
-        if (!digest.is_string() || sha256_of(folder / name) != digest.string())
+        if (sha256_of(folder / name) != digest)
             throw FormatError(
                 fmt::format("{}: does not match its SHA-256 in run.json; it was changed or belongs "
                             "to another run. Run the original command again.",
@@ -149,7 +150,7 @@ RunResult read_result(const fs::path& folder) {
     const std::vector<MetricRow> rows = read_metrics(folder);
     result.table = Table(rows.empty() ? "" : rows.front().model);
     result.table.append(rows, read_curves(folder));
-    if (result.run["tables"].contains("maps.npz")) read_maps(folder / "maps.npz", result.table);
+    if (RunRecord(result.run).has_table("maps.npz")) read_maps(folder / "maps.npz", result.table);
     return result;
 }
 

@@ -150,12 +150,12 @@ Json::Array merged_lines(const CheckpointSeries& series, const std::vector<const
 std::vector<std::string> unequal_lengths(const CheckpointSeries& series,
                                          const std::vector<SeriesPart>& parts) {
     std::vector<std::string> out;
-    const Json& first = parts.front().run["input"]["tokens"];
+    const Index first = tokens_of(parts.front());
     for (std::size_t i = 1; i < parts.size(); ++i)
-        if (const Json& own = parts[i].run["input"]["tokens"]; own.dump() != first.dump())
+        if (const Index own = tokens_of(parts[i]); own != first)
             out.push_back(fmt::format("{} {}: the samples have {} tokens, those of {} {} have {}",
-                                      series.unit, series.members[i].step, own.dump(), series.unit,
-                                      series.members.front().step, first.dump()));
+                                      series.unit, series.members[i].step, own, series.unit,
+                                      series.members.front().step, first));
     return out;
 }
 
@@ -172,8 +172,8 @@ Json model_of(const CheckpointSeries& series, const std::vector<SeriesPart>& par
     // That P is no attention is said of the last one; where not of all, with the steps as well.
     Json::Array reasons;
     for (const SeriesPart& part : parts) {
-        const Json& reason = part.run["model"]["no_attention"];
-        reasons.emplace_back(reason.is_string() ? Json::Array{reason} : Json::Array{});
+        const std::string reason = RunRecord(part.run).model.no_attention;
+        reasons.emplace_back(reason.empty() ? Json::Array{} : Json::Array{reason});
     }
     if (std::ranges::adjacent_find(reasons, [](const Json& a, const Json& b) {
             return a.dump() != b.dump();
@@ -208,12 +208,14 @@ OutputPlan part_plan() {
     return {.writes = {"metrics.csv", "curves.csv", "run.json"}, .force = true};
 }
 
+Index tokens_of(const SeriesPart& part) { return RunRecord(part.run).input.tokens.value_or(0); }
+
 std::optional<SeriesPart> finished_part(const fs::path& from, const std::string& digest) {
     std::error_code failed;
     if (!fs::exists(from / "run.json", failed)) return std::nullopt;
     try {
         Json run = read_description(from);
-        if (run["digest"].dump() != Json(digest).dump()) return std::nullopt;
+        if (RunRecord(run).digest != digest) return std::nullopt;
         return SeriesPart{read_metrics(from), read_curves(from), std::move(run), true};
     } catch (const Error&) {
         return std::nullopt;  // damaged: measure again

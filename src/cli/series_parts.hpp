@@ -9,6 +9,7 @@
 #include "tsdiag/error.hpp"
 #include "tsdiag/output.hpp"
 #include "tsdiag/run.hpp"
+#include "tsdiag/run_record.hpp"
 
 /// The results of single checkpoints that a series consists of, each in a folder of its own, so
 /// that an interrupted command can continue.
@@ -28,6 +29,8 @@ struct SeriesPart {
     Json run = {};
     bool kept = false;
 };
+/// The length of its samples.
+Index tokens_of(const SeriesPart& part);
 
 /// The tables of an earlier run, if complete and of this digest.
 std::optional<SeriesPart> finished_part(const std::filesystem::path& from,

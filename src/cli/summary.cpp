@@ -23,12 +23,12 @@ std::string paragraph(std::string_view head, std::string_view text) {
 }
 
 /// All lines of `list`, or the first ones in one paragraph.
-std::string paragraphs(std::string_view head, const Json::Array& list, bool all) {
+std::string paragraphs(std::string_view head, const std::vector<std::string>& list, bool all) {
     if (list.empty()) return "";
     std::string text, few;
     for (std::size_t i = 0; i < list.size(); ++i) {
-        if (all) text += paragraph(i == 0 ? head : "", list[i].string());
-        if (i < short_list) few += (i > 0 ? "; " : "") + list[i].string();
+        if (all) text += paragraph(i == 0 ? head : "", list[i]);
+        if (i < short_list) few += (i > 0 ? "; " : "") + list[i];
     }
     if (all) return text;
     if (list.size() > short_list)
@@ -36,32 +36,28 @@ std::string paragraphs(std::string_view head, const Json::Array& list, bool all)
     return paragraph(head, few);
 }
 
-std::string what_was_run(const Json& run) {
-    const Json &model = run["model"], &input = run["input"];
-    std::string text = fmt::format("{}, {}, {}", input["kind"].string(),
-                                   counted(std::size_t(input["tokens"].integer()), "token"),
-                                   counted(std::size_t(input["samples"].integer()), "sample"));
-    if (input["trials"].integer() > 1)
-        text += fmt::format(", {} trials", input["trials"].integer());
-    text += fmt::format(", {}, {}, {}", run["dtype"].string(), run["device"].string(),
-                        counted(std::size_t(run["threads"].integer()), "thread"));
-    if (model["kind"].string() != "trace") text += fmt::format(", seed {}", run["seed"].integer());
+std::string what_was_run(const RunRecord& run) {
+    const RunRecord::Input& input = run.input;
+    std::string text = fmt::format("{}, {}, {}", input.kind,
+                                   counted(std::size_t(input.tokens.value_or(0)), "token"),
+                                   counted(std::size_t(input.samples.value_or(0)), "sample"));
+    if (input.trials > 1) text += fmt::format(", {} trials", *input.trials);
+    text += fmt::format(", {}, {}, {}", run.dtype, run.device,
+                        counted(std::size_t(run.threads.value_or(0)), "thread"));
+    if (run.model.kind != "trace") text += fmt::format(", seed {}", run.seed.value_or(0));
     return text;
 }
 
-std::string heading(const Json& run, bool verbose) {
-    const Json& model = run["model"];
-    std::string text =
-        paragraph("model", model["name"].string().empty() ? model["argument"].string()
-                                                          : model["name"].string());
+std::string heading(const RunRecord& run, bool verbose) {
+    const RunRecord::Model& model = run.model;
+    std::string text = paragraph("model", model.name.empty() ? model.argument : model.name);
     text += paragraph("run", what_was_run(run));
-    Json::Array assumed = model["defaults"].array();
-    if (run["input"].contains("defaults"))
-        for (const Json& line : run["input"]["defaults"].array()) assumed.push_back(line);
-    text += paragraphs("recognised", model["recognised"].array(), verbose);
-    text += paragraphs("ignored", model["ignored"].array(), verbose);
+    std::vector<std::string> assumed = model.defaults;
+    assumed.insert(assumed.end(), run.input.defaults.begin(), run.input.defaults.end());
+    text += paragraphs("recognised", model.recognised, verbose);
+    text += paragraphs("ignored", model.ignored, verbose);
     text += paragraphs("assumed", assumed, verbose);
-    for (const Json& line : run["warnings"].array()) text += paragraph("warning", line.string());
+    for (const std::string& line : run.warnings) text += paragraph("warning", line);
     return text;
 }
 
@@ -142,9 +138,10 @@ Json findings_json(const std::vector<Finding>& findings) {
 }
 
 std::string summary(const RunResult& result, bool verbose) {
-    std::string text = heading(result.run, verbose);
-    text += layer_table(result.table, result.run["model"]["layers"].integer());
-    return text + findings_text(verdict(result.table, result.run), verbose);
+    const RunRecord run = result.run;
+    std::string text = heading(run, verbose);
+    text += layer_table(result.table, run.model.layers.value_or(0));
+    return text + findings_text(verdict(result.table, run), verbose);
 }
 
 }  // namespace tsdiag::cli

@@ -10,6 +10,7 @@
 #include "terminal.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/file.hpp"
+#include "tsdiag/run_record.hpp"
 
 namespace tsdiag::cli {
 namespace {
@@ -36,9 +37,9 @@ const ExportFormat& format_named(const std::string& name) {
 }
 
 /// The tables of a result that are lists of numbers or texts.
-std::vector<ExportTable> tables_of(const fs::path& folder, const Json& run) {
+std::vector<ExportTable> tables_of(const fs::path& folder, const RunRecord& run) {
     std::vector<ExportTable> out;
-    for (const auto& [name, digest] : run["tables"].object()) {
+    for (const auto& [name, digest] : run.tables.value()) {
         const fs::path file = folder / name;
         if (name == "metrics.csv")
             out.push_back(metrics_table(read_metrics(folder)));

@@ -26,16 +26,17 @@ struct ReportCommand final : Command {
 /// The page of a run, a training, an experiment, or logs.
 std::vector<std::string> write_page(const RunResult& result, const fs::path& from,
                                     const fs::path& directory, const FigureStyle& look) {
-    if (result.run.contains("logs"))
-        return write_log_report(result.table, result.run, directory, look);
-    if (result.run.contains("train"))
+    const RunRecord run = result.run;
+    if (run.kind == RunRecord::Kind::gradients)
+        return write_log_report(result.table, run, directory, look);
+    if (run.kind == RunRecord::Kind::train)
         return write_plain_page(training_page(recorded_training(from, result.run)), directory,
                                 look);
-    if (!result.run.contains("experiment"))
-        return write_report(result.table, result.run, directory, look);
-    const ExperimentEntry& entry = experiment(result.run["experiment"].string());
-    const Study page = study(entry, result, recorded_options(result.run));
-    return write_study(page, result.table, result.run, directory, look);
+    if (run.kind != RunRecord::Kind::figure)
+        return write_report(result.table, run, directory, look);
+    const ExperimentEntry& entry = experiment(run.experiment);
+    const Study page = study(entry, result, recorded_options(run));
+    return write_study(page, result.table, run, directory, look);
 }
 
 }  // namespace
@@ -57,7 +58,7 @@ int ReportCommand::run() const {
     OutputFolder folder(from, {.writes = {"report.html", "figures/*"},
                                .force = true,
                                .in_place = fs::is_directory(from / "checkpoints", failed)});
-    if (read_description(from).contains("compared"))
+    if (RunRecord(read_description(from)).kind == RunRecord::Kind::compare)
         throw FormatError(
             fmt::format("{}: is a comparison, whose page needs the results that were compared; run "
                         "tsdiag compare again.",

@@ -185,14 +185,11 @@ void Watch::restore(const std::string& settings) {
     const fs::path file = fs::path(out_) / "run.json";
     std::error_code failed;
     if (std::exchange(restored_, true) || !fs::exists(file, failed)) return;
-    const Json run = read_description(out_);
-    if (!run["checkpoints"].is_array()) return;
-    for (const Json& one : run["checkpoints"].array()) {
-        const std::string digest = one["digest"].string();
-        if (!digest.ends_with("-" + settings)) continue;
-        const SeriesMember member{one["path"].string(), one["step"].integer(), run["unit"].string(),
-                                  one["origin"].string()};
-        std::optional<SeriesPart> part = finished_part(part_folder(out_, member.step), digest);
+    const RunRecord run = read_description(out_);
+    for (const RunRecord::Checkpoint& one : run.checkpoints) {
+        if (!one.digest.ends_with("-" + settings)) continue;
+        const SeriesMember member{one.path, one.step, run.unit, one.origin};
+        std::optional<SeriesPart> part = finished_part(part_folder(out_, one.step), one.digest);
         if (part) measured_[member.step] = {.member = member, .part = std::move(*part)};
     }
 }
@@ -216,7 +213,7 @@ bool Watch::take(const SeriesMember& member, const ProbeOptions& probe,
                         member.path, member.unit, measured_.begin()->second.member.unit,
                         measured_.begin()->second.member.path));
     const std::string digest = contents_digest(member.path) + "-" + settings;
-    if (before != measured_.end() && before->second.part.run["digest"].string() == digest) {
+    if (before != measured_.end() && RunRecord(before->second.part.run).digest == digest) {
         before->second.member = member;
         before->second.state = state;
         return false;
