@@ -61,7 +61,7 @@ set(public_src/families error parallel text json file ops table checkpoint layou
 set(public_src/run error text json file checksum memory tensor backend ops metric table table_view csv intervals
     change_test output units checkpoint layouts tokenizer pictures attention spec events weights input model families
     probe training_log profile run checkpoint_series assertion watch)
-set(public_src/train error parallel text file random tensor backend ops table_view csv intervals output pictures attention probe
+set(public_src/train error parallel text file random tensor backend ops table_view csv intervals run_record output pictures attention probe
     weights input model families checkpoint_series train)
 set(public_src/claims error parallel text memory backend linalg table csv intervals units claim claim_record)
 set(public_src/experiments error text random tensor backend ops gradient table intervals series attention

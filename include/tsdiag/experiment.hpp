@@ -104,7 +104,7 @@ const ExperimentEntry& experiment(std::string_view name);
 /// `phases` and, where models were run, `runs`.
 RunResult perform(const ExperimentEntry& entry, const ExperimentOptions& options);
 /// The options recorded in a run.json, to regenerate the page from the tables.
-ExperimentOptions recorded_options(const Json& run);
+ExperimentOptions recorded_options(const RunRecord& run);
 /// Judges each comparison by its trials: Student's t with `freedom` degrees, one-sided for a bound.
 /// A likeness is found by two one-sided tests within its margin.  Comparisons with a number are one
 /// family, orders and likenesses another; the family-wise error rate of each is at most 5 % (Holm).

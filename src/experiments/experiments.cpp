@@ -94,20 +94,17 @@ RunResult perform(const ExperimentEntry& entry, const ExperimentOptions& options
     return result;
 }
 
-ExperimentOptions recorded_options(const Json& run) {
-    const Json& setting = run["setting"];
-    const std::string& scale = setting["scale"].string();
-    ExperimentOptions options;
-    options.scale = scale == "paper"   ? ExperimentScale::paper
-                    : scale == "quick" ? ExperimentScale::quick
-                                       : ExperimentScale::tiny;
-    for (const auto& [key, value] : setting["keys"].object())
-        options.readings[key] = value.string();
-    const Json& seed = run["seed"];
-    options.seed = seed.is_integer() ? std::uint64_t(seed.integer()) : std::uint64_t(seed.number());
-    if (setting.contains("model")) options.model = setting["model"].string();
-    if (setting.contains("data")) options.data = setting["data"].string();
-    return options;
+ExperimentOptions recorded_options(const RunRecord& run) {
+    if (!run.setting || !run.seed)
+        throw FormatError("run.json: has no setting or no seed of its experiment; run it again.");
+    const std::string& scale = run.setting->scale;
+    return {.scale = scale == "paper"   ? ExperimentScale::paper
+                     : scale == "quick" ? ExperimentScale::quick
+                                        : ExperimentScale::tiny,
+            .readings = {run.setting->keys.begin(), run.setting->keys.end()},
+            .seed = *run.seed,
+            .model = run.setting->model,
+            .data = run.setting->data};
 }
 
 Study study(const ExperimentEntry& entry, const RunResult& result,

@@ -169,10 +169,10 @@ std::vector<Finding> jumps(const std::vector<TrainStep>& steps) {
 }  // namespace
 
 std::vector<Finding> findings(const TrainResult& result) {
-    const Json& guess = result.run["guess"];
-    std::vector<Finding> out = {loss(result.steps, guess.is_number() ? guess.number() : 0)};
+    const RunRecord run = result.run;
+    std::vector<Finding> out = {loss(result.steps, run.guess.value_or(0))};
     bool of_tokens = false;  // the headline
-    for (Finding& finding : series_verdict(result.table, result.run)) {
+    for (Finding& finding : series_verdict(result.table, run)) {
         if (finding.headline) {
             of_tokens = finding.level != Level::good && finding.level >= out.front().level;
             finding.headline = of_tokens;
@@ -183,10 +183,7 @@ std::vector<Finding> findings(const TrainResult& result) {
     out.front().headline = !of_tokens;
     if (!result.evaluations.empty()) out.push_back(held_out(result.evaluations));
     for (Finding& finding : jumps(result.steps)) out.push_back(std::move(finding));
-    if (result.run["warnings"].is_array())
-        for (const Json& line : result.run["warnings"].array())
-            out.push_back(
-                {Level::warning, (line.is_string() ? line.string() : line.dump()) + ".", ""});
+    for (const std::string& line : run.warnings) out.push_back({Level::warning, line + ".", ""});
     if (!result.finished)
         out.push_back({Level::warning,
                        fmt::format("The run was stopped after step {}; continue it with --resume.",

@@ -7,6 +7,7 @@
 #include "tsdiag/checkpoint_series.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/file.hpp"
+#include "tsdiag/run_record.hpp"
 #include "tsdiag/train.hpp"
 
 /// The held-out samples of a training, for later diagnostics of its checkpoints.
@@ -23,7 +24,8 @@ Json settings_of(const fs::path& directory) {
     }
     const fs::path description = directory / "run.json";
     if (!fs::exists(description)) return {};
-    return file_json(description, "a run.json", longest_result)["train"];
+    const RunRecord run = file_json(description, "a run.json", longest_result);
+    return run.train ? run.train->all : Json();
 }
 
 /// The directory of a training: `model`, or the one whose `checkpoints` contains it.

@@ -184,12 +184,13 @@ std::string fact(const Json& value) {
 }  // namespace
 
 PlainPage training_page(const TrainResult& result) {
-    PlainPage page{.title = fmt::format("Training of {}", fact(result.run["model"])),
-                   .lead = fact(result.run["samples"])};
-    for (const char* key : {"parameters", "device", "threads"})
-        page.facts.emplace_back(key, fact(result.run[key]));
-    if (result.run["train"].is_object())
-        for (const auto& [key, value] : result.run["train"].object())
+    const RunRecord run = result.run;
+    PlainPage page{.title = fmt::format("Training of {}", run.model.argument), .lead = run.samples};
+    page.facts = {{"parameters", run.parameters ? std::to_string(*run.parameters) : ""},
+                  {"device", run.device},
+                  {"threads", run.threads ? std::to_string(*run.threads) : ""}};
+    if (run.train)
+        for (const auto& [key, value] : run.train->all.object())
             if (std::string text = fact(value); !text.empty())
                 page.facts.emplace_back(key, std::move(text));
     page.files = {{"steps.csv", "loss, gradient norm and learning rate of every step"},

@@ -519,9 +519,10 @@ class Training {
 TrainResult recorded_training(const std::filesystem::path& directory, const Json& run) {
     TrainResult result;
     result.run = run;
-    result.table = Table(run["train"]["model"].string());
+    const RunRecord::Training train = RunRecord(run).train.value_or(RunRecord::Training());
+    result.table = Table(train.model);
     training::read_logs(directory, nullptr, result);
-    result.finished = Index(run["train"]["steps"].number()) == std::ssize(result.steps);
+    result.finished = train.steps == std::ssize(result.steps);
     return result;
 }
 
