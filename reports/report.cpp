@@ -89,7 +89,7 @@ reports::Page with_trajectories(reports::Page page, const Table& table, const Ru
 std::vector<std::string> write_report(const Table& table, const RunRecord& run,
                                       const std::filesystem::path& directory,
                                       const FigureStyle& look) {
-    const bool is_series = !run.checkpoints.empty();
+    const bool is_series = run.checkpoints.has_value();
     const Table shown = is_series ? reports::last_step(table) : table;
     reports::Page page{.title = heading_of(table, run),
                        .facts_title = "Model and run",

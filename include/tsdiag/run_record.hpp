@@ -115,8 +115,8 @@ class RunRecord {
     std::optional<double> confidence = {};
     std::string distribution = {};  ///< of what `tsdiag check` draws
 
-    std::string unit = "step";  ///< of a series of checkpoints
-    std::vector<Checkpoint> checkpoints = {};
+    std::string unit = "step";                                ///< of a series of checkpoints
+    std::optional<std::vector<Checkpoint>> checkpoints = {};  ///< none: a single model
     std::vector<Change> changes = {};
     std::string digest = {};  ///< of one of them: of its contents and settings
     std::vector<std::string> alarms = {};

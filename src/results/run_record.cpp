@@ -178,9 +178,10 @@ RunRecord::RunRecord(Json json) : json_(std::move(json)) {
     confidence = real(run["confidence"]);
     distribution = text(run["distribution"]);
     if (run["unit"].is_string()) unit = run["unit"].string();
+    if (run["checkpoints"].is_array()) checkpoints.emplace();
     for (const Json& one : list(run["checkpoints"]))
-        checkpoints.push_back({text(one["path"]), text(one["origin"]), text(one["digest"]),
-                               whole(one["step"]).value_or(0)});
+        checkpoints->push_back({text(one["path"]), text(one["origin"]), text(one["digest"]),
+                                whole(one["step"]).value_or(0)});
     for (const Json& change : list(run["changes"])) changes.push_back(change_of(change));
     digest = text(run["digest"]);
     for (const Json& alarm : list(run["watch"]["alarms"]))

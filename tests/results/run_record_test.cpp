@@ -86,8 +86,9 @@ TEST(RunRecord, OfASeriesHasCheckpointsChangesAndAlarms) {
                      "steepest_to": 3, "steepest": 0.125}],
         "watch": {"alarms": [{"sentence": "It fell."}], "refresh": 60}})");
     EXPECT_EQ(run.unit, "epoch");
-    ASSERT_THAT(run.checkpoints, SizeIs(1));
-    EXPECT_EQ(run.checkpoints.front().path, "c/1");
+    ASSERT_TRUE(run.checkpoints.has_value());
+    ASSERT_THAT(*run.checkpoints, SizeIs(1));
+    EXPECT_EQ(run.checkpoints->front().path, "c/1");
     ASSERT_THAT(run.changes, SizeIs(1));
     EXPECT_EQ(run.changes.front().steepest_to, 3);
     EXPECT_EQ(run.changes.front().last, 0.75);
@@ -133,7 +134,7 @@ TEST(RunRecord, LeavesOutWhatHasAnotherType) {
     EXPECT_FALSE(run.model.described);
     EXPECT_EQ(run.input.kind, "");
     EXPECT_THAT(run.warnings, ElementsAre("a", "3"));
-    EXPECT_TRUE(run.logs.empty() && run.checkpoints.empty() && run.changes.empty());
+    EXPECT_TRUE(run.logs.empty() && !run.checkpoints && run.changes.empty());
     EXPECT_TRUE(RunRecord().json().is_null());
 }
 

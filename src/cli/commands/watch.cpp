@@ -186,7 +186,8 @@ void Watch::restore(const std::string& settings) {
     std::error_code failed;
     if (std::exchange(restored_, true) || !fs::exists(file, failed)) return;
     const RunRecord run = read_description(out_);
-    for (const RunRecord::Checkpoint& one : run.checkpoints) {
+    if (!run.checkpoints) return;
+    for (const RunRecord::Checkpoint& one : *run.checkpoints) {
         if (!one.digest.ends_with("-" + settings)) continue;
         const SeriesMember member{one.path, one.step, run.unit, one.origin};
         std::optional<SeriesPart> part = finished_part(part_folder(out_, one.step), one.digest);
