@@ -10,9 +10,10 @@ namespace tsdiag::gpu {
 /// Requests of one kind.
 struct Requests {
     std::size_t count = 0;
-    double bytes = 0;     ///< operands read and results written, each once
-    double elements = 0;  ///< of kernels: of the largest operand, or as launched; of products: multiplications
-    double seconds = 0;   ///< as measured; 0: not measured
+    double bytes = 0;  ///< operands read and results written, each once
+    /// Of kernels: of the largest operand, or as launched; of products: multiplications.
+    double elements = 0;
+    double seconds = 0;  ///< as measured; 0: not measured
 
     Requests operator-(const Requests& o) const {
         return {count - o.count, bytes - o.bytes, elements - o.elements, seconds - o.seconds};
