@@ -11,7 +11,6 @@
 #include "norm.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/ops.hpp"
-#include "windows.hpp"
 
 namespace tsdiag::model {
 namespace {

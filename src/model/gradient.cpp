@@ -95,11 +95,11 @@ class Sweep {
         for (Index l = layers_ - 1; l >= 0; --l) {
             const BlockSpec& block = spec_.blocks[std::size_t(l)];
             const TrackedWeights tracked(weights_), ends(weights_);
-            const LayerWeights weights = load_layer(tracked, spec_, l);
+            const LayerSteps steps = load_layer(tracked, spec_, l);
             for (std::size_t s = 0; s < states.size(); ++s) {
                 if (observed(l)) observer_.begin_sample(first + Index(s));
                 if (l == layers_ - 1) begin(ends, losses[s], states[s]);
-                LayerRun run{.layer = l, .block = block, .weights = weights};
+                LayerRun run{.layer = l, .block = block, .steps = steps};
                 run.memory = settings_.memory;
                 run.allow_nonfinite = settings_.allow_nonfinite;
                 run.rng = settings_.rng;
@@ -127,8 +127,8 @@ class Sweep {
                      settings_.allow_nonfinite);
     }
 
-    void forward(Index l, const LayerWeights& weights, std::vector<SweepState>& states) const {
-        LayerRun run{.layer = l, .block = spec_.blocks[std::size_t(l)], .weights = weights};
+    void forward(Index l, const LayerSteps& steps, std::vector<SweepState>& states) const {
+        LayerRun run{.layer = l, .block = spec_.blocks[std::size_t(l)], .steps = steps};
         run.memory = settings_.memory;
         run.allow_nonfinite = settings_.allow_nonfinite;
         run.rng = settings_.rng;

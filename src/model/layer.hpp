@@ -1,66 +1,43 @@
 #pragma once
 #include <functional>
-#include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "embedding.hpp"
-#include "linear.hpp"
 #include "norm.hpp"
 #include "tsdiag/events.hpp"
-#include "windows.hpp"
 
 namespace tsdiag::model {
 
-struct AttentionWeights {
-    Linear q, k, v, o;
-    Norm q_norm, k_norm;
-    Tensor temperature;    ///< over channels
-    Tensor relative;       ///< of windows
-    Tensor theta, mirror;  ///< of LRPE: frequencies, the vector of the reflection
-    Linear z, gate;        ///< of a gated unit, as are
-    Tensor gamma, beta;
-    Linear q_low, kv_low;  ///< of a LatentSpec, as are
-    Norm q_low_norm, kv_low_norm;
-    /// Those of the variant by name, read when they are used.
-    std::map<std::string, std::function<Tensor()>, std::less<>> own;
-};
-struct FeedForwardMaps {
-    Linear up, gate, down;
-};
-struct FeedForwardWeights {
-    FeedForwardMaps maps;
-    Linear router, shared_gate;  ///< of a mixture of experts, as are
-    Tensor correction;
-    std::vector<std::function<FeedForwardMaps()>> experts;  ///< read when they are used
-    std::function<FeedForwardMaps()> shared;
-};
-class Step;
-/// The parameters of one layer, resident while it is applied; empty those of steps that it lacks.
-struct LayerWeights {
-    Norm norm1, norm2, branch1, branch2;
-    AttentionWeights attention;
-    FeedForwardWeights ffn;
-    Tensor scale1, scale2;
-    std::vector<std::shared_ptr<const Step>> steps;  ///< each with its own parameters
-    double bytes = 0;  ///< of all but those that are read when they are used
-};
-
+class AttentionStep;
+class FeedForwardStep;
 class Parameters;
-/// Declares the parameters of a layer of `width` columns, in the order in which they are listed.
-void declare_layer(const BlockSpec& block, Index width, LayerWeights& layer, Parameters& to);
-/// Declares those of the attention's variant.
-void declare_own(const AttentionSpec& spec, AttentionWeights& weights, Parameters& to);
-/// Throws `FormatError` for a parameter that `weights` lacks.
-LayerWeights load_layer(const Weights& weights, const ModelSpec& spec, Index layer);
+class Step;
 
-/// alpha^2 sum_k |W_V^k W_O^k|_F^2 / d, k over the query heads, layer scale included in W_O.
-///
-/// |W_V^k W_O^k|^2 = <W_O^kT W_O^k, W_V^k W_V^kT>: two Gram matrices of a head's width.  Cost: 4
-/// d^2 head_dim flops.  NaN for a gated unit and a normalised branch, which are not linear in P V,
-/// for latent values, which are normalised, and over channels, where no P acts on tokens.
-double branch_gain(const BlockSpec& block, const LayerWeights& weights);
+/// The steps of one layer; once loaded, with their parameters, resident while it is applied.
+class LayerSteps {
+  public:
+    /// `block` outlives them.
+    explicit LayerSteps(const BlockSpec& block);
+    /// Declares the parameters of a layer of `width` columns, in the order in which they are
+    /// listed.
+    void declare(Index width, Parameters& to);
+    /// In the order of computation.
+    std::span<const std::shared_ptr<Step>> all() const { return all_; }
+    AttentionStep& attention() const { return *attention_; }
+    FeedForwardStep& feed_forward() const { return *feed_forward_; }
+
+    double bytes = 0;  ///< of all parameters but those that are read when they are used
+
+  private:
+    std::shared_ptr<AttentionStep> attention_;
+    std::shared_ptr<FeedForwardStep> feed_forward_;
+    std::vector<std::shared_ptr<Step>> all_;
+};
+/// Throws `FormatError` for a parameter that `weights` lacks.
+LayerSteps load_layer(const Weights& weights, const ModelSpec& spec, Index layer);
 
 /// Tensors of an attention that a reverse sweep reads, O = P V.
 struct AttentionTape {
@@ -90,7 +67,7 @@ class FiniteStates {
 struct LayerRun {
     Index layer = 0;
     const BlockSpec& block;
-    const LayerWeights& weights;
+    const LayerSteps& steps;
     Observer* observer = nullptr;    ///< null: no events
     Index first = 0;                 ///< index of the first sample, for the observer
     AttentionTape* tape = nullptr;   ///< of one sample; null: nothing is recorded

@@ -7,7 +7,7 @@
 
 namespace tsdiag::model {
 
-LayerWeights LayerFeed::arrived(Index layer) {
+LayerSteps LayerFeed::arrived(Index layer) {
     if (coming_layer_ != layer) return load_layer(weights_, spec_, layer);
     coming_layer_ = -1;
     try {
@@ -17,19 +17,19 @@ LayerWeights LayerFeed::arrived(Index layer) {
     }
 }
 
-LayerWeights LayerFeed::take(Index layer, Index next) {
+LayerSteps LayerFeed::take(Index layer, Index next) {
     constexpr double room = 4;  // times the size of a layer: two layers, and the work on one
-    LayerWeights weights = arrived(layer);
+    LayerSteps steps = arrived(layer);
     const bool exists = next >= 0 && next < std::ssize(spec_.blocks);
-    if (backend_.host_memory() || !exists || double(backend_.available()) < room * weights.bytes)
-        return weights;
+    if (backend_.host_memory() || !exists || double(backend_.available()) < room * steps.bytes)
+        return steps;
     coming_layer_ = next;
     coming_ = std::async(std::launch::async, [this, next] {
-        LayerWeights found = load_layer(weights_, spec_, next);
+        LayerSteps found = load_layer(weights_, spec_, next);
         backend_.synchronise();  // for use by another thread
         return found;
     });
-    return weights;
+    return steps;
 }
 
 }  // namespace tsdiag::model

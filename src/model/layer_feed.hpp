@@ -13,16 +13,16 @@ class LayerFeed {
         : weights_(weights), spec_(spec), backend_(backend) {}
 
     /// Those of `layer`; prefetches `next` (at the end of the model: no layer).
-    LayerWeights take(Index layer, Index next);
+    LayerSteps take(Index layer, Index next);
 
   private:
-    LayerWeights arrived(Index layer);
+    LayerSteps arrived(Index layer);
 
     const Weights& weights_;
     const ModelSpec& spec_;
     const Backend& backend_;
     Index coming_layer_ = -1;
-    std::future<LayerWeights> coming_;  // last: awaited before other members are destroyed
+    std::future<LayerSteps> coming_;  // last: awaited before other members are destroyed
 };
 
 }  // namespace tsdiag::model

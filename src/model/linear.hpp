@@ -1,5 +1,6 @@
 #pragma once
 #include <string>
+#include <vector>
 
 #include "tsdiag/ops.hpp"
 #include "tsdiag/weights.hpp"
@@ -11,6 +12,9 @@ Tensor get_or_empty(const Weights& weights, const std::string& name);
 
 /// max(x, bound), entry by entry.
 Tensor at_least(const Tensor& x, double bound);
+
+/// These rows of every sample of x (s, n, d).
+Tensor rows_of_each(const Tensor& x, const std::vector<Index>& rows);
 
 /// x weight^T + bias; empty where the layer has no such map.
 struct Linear {

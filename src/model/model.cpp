@@ -4,6 +4,7 @@
 
 #include "class_attention.hpp"
 #include "layer_feed.hpp"
+#include "steps/attention.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/ops.hpp"
 
@@ -77,11 +78,10 @@ void Model::run(std::span<const Input> inputs, Observer& observer,
         const bool selected = l >= first;
         const BlockSpec& block = spec_.blocks[std::size_t(l)];
         {
-            const model::LayerWeights weights = feed.take(l, l < last ? l + 1 : -1);
-            model::LayerRun run{.layer = l, .block = block, .weights = weights};
+            const model::LayerSteps steps = feed.take(l, l < last ? l + 1 : -1);
+            model::LayerRun run{.layer = l, .block = block, .steps = steps};
             run.observer = selected ? &observer : nullptr;
-            if (selected && observer.wants_attention(l))
-                run.a2 = model::branch_gain(block, weights);
+            if (selected && observer.wants_attention(l)) run.a2 = steps.attention().gain();
             run.memory = settings.memory;
             run.team = settings.team;
             run.rng = settings.rng;
@@ -130,8 +130,7 @@ void Model::after_layers(const Tensor& x, Observer& observer, Index first,
 double Model::branch_gain(Index layer) const {
     if (layer < 0 || layer >= Index(spec_.blocks.size()))
         throw UsageError(fmt::format("there is no layer {}", layer));
-    const double gain = model::branch_gain(spec_.blocks[std::size_t(layer)],
-                                           model::load_layer(*weights_, spec_, layer));
+    const double gain = model::load_layer(*weights_, spec_, layer).attention().gain();
     weights_->release();
     return gain;
 }

@@ -85,9 +85,8 @@ std::vector<Parameter> parameters(const ModelSpec& spec) {
         const BlockSpec& block = spec.blocks[std::size_t(l)];
         const Index own = std::exchange(width, block.merge.width > 0 ? block.merge.width : width);
         if (block.shares >= 0 && block.shares != l) continue;
-        model::LayerWeights unused;
         ListedParameters of_layer(out, fmt::format("layer.{}.", l));
-        model::declare_layer(block, own, unused, of_layer);
+        model::LayerSteps(block).declare(own, of_layer);
     }
     if (spec.class_attention.layers > 0) model::declare_class_attention(spec, list);
     if (Unused unused; spec.final_norm && !spec.blocks.empty())
@@ -134,7 +133,8 @@ double forward_flops(const ModelSpec& spec, Index n) {
     flops += model::class_attention_flops(spec.class_attention, d, tokens);
     if (spec.embedding.map) flops += 2.0 * tokens * d * double(spec.embedding.width);
     for (const BlockSpec& b : spec.blocks) {
-        for (const auto& step : model::steps_of(b)) flops += step->flops(d, tokens);
+        const model::LayerSteps steps(b);
+        for (const auto& step : steps.all()) flops += step->flops(d, tokens);
         if (b.merge.width == 0) continue;
         tokens /= 4;
         d = double(b.merge.width);
@@ -144,7 +144,8 @@ double forward_flops(const ModelSpec& spec, Index n) {
 
 HeldNumbers held_numbers(const BlockSpec& block, Index width) {
     HeldNumbers sum;
-    for (const auto& step : model::steps_of(block)) {
+    const model::LayerSteps steps(block);
+    for (const auto& step : steps.all()) {
         const HeldNumbers held = step->held(double(width));
         sum.of_token += held.of_token;
         sum.of_pair += held.of_pair;

@@ -200,7 +200,8 @@ Json json(const BlockSpec& b) {
     if (b.branch_norms) out.set("branch_norms", true);
     if (b.one_norm) out.set("one_norm", true);
     if (b.shares >= 0) out.set("shares", b.shares);
-    for (const auto& step : model::steps_of(b)) step->describe(out);
+    const model::LayerSteps steps(b);
+    for (const auto& step : steps.all()) step->describe(out);
     if (!b.steps.empty()) out.set("steps", steps_text(b));
     return out;
 }

@@ -83,9 +83,8 @@ StepResult Model::step(std::span<const Input> inputs, std::span<const Loss> loss
             model::embed(spec_, weights, rest.first(count), *backend_, type_, false);
         batch.x = dropped(batch.x, [](const Rng& rng) { return rng.fork("embed"); });
         for (Index l = 0; l < std::ssize(spec_.blocks); ++l) {
-            const model::LayerWeights parameters = model::load_layer(weights, spec_, l);
-            model::LayerRun run{
-                .layer = l, .block = spec_.blocks[std::size_t(l)], .weights = parameters};
+            const model::LayerSteps steps = model::load_layer(weights, spec_, l);
+            model::LayerRun run{.layer = l, .block = spec_.blocks[std::size_t(l)], .steps = steps};
             run.finite = &finite;
             run.rng = settings.attention_rng;
             run.update = settings.update;
@@ -97,10 +96,10 @@ StepResult Model::step(std::span<const Input> inputs, std::span<const Loss> loss
                 };
             Tensor memory;
             if (batch.memory.defined()) {
-                const model::LayerWeights constant = model::load_layer(*weights_, spec_, l);
+                const model::LayerSteps constant = model::load_layer(*weights_, spec_, l);
                 memory = model::next_memory({.layer = l,
                                              .block = run.block,
-                                             .weights = constant,
+                                             .steps = constant,
                                              .rng = run.rng,
                                              .update = run.update},
                                             batch);

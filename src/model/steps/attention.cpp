@@ -1,13 +1,11 @@
+#include "attention.hpp"
+
 #include <algorithm>
 #include <limits>
-#include <map>
 #include <utility>
 
-#include "step.hpp"
 #include "tsdiag/ops.hpp"
 
-/// The attention of a layer: norm1, projections, the variant's own parameters, the output
-/// projection.
 namespace tsdiag::model {
 namespace {
 
@@ -64,21 +62,6 @@ void make_adjacent(AttentionWeights& w) {
     }
 }
 
-void attention_parameters(const BlockSpec& b, Index d, LayerWeights& layer, Parameters& to) {
-    const AttentionSpec& a = b.attention;
-    AttentionWeights& w = layer.attention;
-    if (b.attention_norm) to.norm("norm1", layer.norm1, b.norm.kind, d, b.norm.bias);
-    a.gated_unit        ? gated_unit(a, d, w, to)
-    : a.latent.rank > 0 ? latent_projections(a, d, w, to)
-                        : projections(a, d, w, to);
-    make_adjacent(w);
-    declare_own(a, w, to);
-    if (!a.value_projection_only)
-        to.linear("attn.o", w.o, d, a.heads * a.value_columns(), a.out_bias);
-    if (b.layer_scale) to.vector("scale1", layer.scale1, d);
-    if (b.branch_norms) to.norm("branch1", layer.branch1, b.norm.kind, d, b.norm.bias);
-}
-
 Json rotary_json(const Rotary& r) {
     Json out;
     out.set("columns", r.columns).set("theta", r.theta).set("interleaved", r.interleaved);
@@ -106,8 +89,10 @@ Json options_json(const std::map<std::string, std::string>& options) {
     return out;
 }
 
-void describe_attention(const BlockSpec& b, Json& out) {
-    const AttentionSpec& a = b.attention;
+}  // namespace
+
+void AttentionStep::describe(Json& out) const {
+    const AttentionSpec& a = spec();
     out.set("attention", a.variant);
     if (!a.options.empty()) out.set("attention_options", options_json(a.options));
     out.set("heads", a.heads).set("kv_heads", a.kv_heads).set("head_dim", a.head_dim);
@@ -147,11 +132,12 @@ void describe_attention(const BlockSpec& b, Json& out) {
     for (const Parameter& p : a.own)
         own.set(p.name, Json(Json::Array{p.shape.batch, p.shape.rows, p.shape.cols}));
     if (!own.is_null()) out.set("own", std::move(own));
-    out.set("alpha", b.alpha);
-    if (!b.attention_norm) out.set("attention_norm", false);
+    out.set("alpha", block().alpha);
+    if (!block().attention_norm) out.set("attention_norm", false);
 }
 
-void attention_stages(const BlockSpec& b, StageList& list) {
+void AttentionStep::stages(StageList& list) const {
+    const BlockSpec& b = block();
     const bool norms = b.norm.kind != NormKind::none;
     const bool before = b.placement == NormPlacement::pre || b.placement == NormPlacement::parallel;
     if (before && norms && b.attention_norm) list.aside("norm1");
@@ -161,8 +147,8 @@ void attention_stages(const BlockSpec& b, StageList& list) {
     if (b.placement == NormPlacement::post && norms) list.state("norm1");
 }
 
-double attention_flops(const BlockSpec& b, double d, double tokens) {
-    const AttentionSpec& a = b.attention;
+double AttentionStep::flops(double d, double tokens) const {
+    const AttentionSpec& a = spec();
     const auto keys = double(a.heads * a.head_dim), values = double(a.heads * a.value_columns());
     const double share = double(a.kv_heads) / double(a.heads);
     const LatentSpec& low = a.latent;
@@ -182,46 +168,41 @@ double attention_flops(const BlockSpec& b, double d, double tokens) {
     return a.value_projection_only ? sum : sum + 2 * tokens * d * values;
 }
 
-class AttentionStep final : public Step {
-  public:
-    using Step::Step;
+void AttentionStep::declare_maps(Index d, Parameters& to) {
+    const AttentionSpec& a = spec();
+    a.gated_unit        ? gated_unit(a, d, w_, to)
+    : a.latent.rank > 0 ? latent_projections(a, d, w_, to)
+                        : projections(a, d, w_, to);
+    make_adjacent(w_);
+    declare_own(a.own, to);
+    if (!a.value_projection_only)
+        to.linear("attn.o", w_.o, d, a.heads * a.value_columns(), a.out_bias);
+}
 
-    StepPlace place() const override { return StepPlace::core; }
-    void parameters(Index d, LayerWeights& layer, Parameters& to) override {
-        attention_parameters(block(), d, layer, to);
-    }
-    void stages(StageList& list) const override { attention_stages(block(), list); }
-    void describe(Json& layer) const override { describe_attention(block(), layer); }
-    double flops(double d, double tokens) const override {
-        return attention_flops(block(), d, tokens);
-    }
-};
-
-}  // namespace
-
-void declare_own(const AttentionSpec& a, AttentionWeights& w, Parameters& to) {
-    for (const Parameter& own : a.own) {
+void AttentionStep::declare_own(std::span<const Parameter> own, Parameters& to) {
+    for (const Parameter& each : own) {
         std::function<Tensor()> found =
-            to.on_demand<Tensor>([own](Tensor& into, Parameters& later) {
-                Parameter named = own;
+            to.on_demand<Tensor>([each](Tensor& into, Parameters& later) {
+                Parameter named = each;
                 named.name.insert(0, "attn.");
                 later.declare(std::move(named), into);
             });
-        w.own.emplace(own.name, std::move(found));
+        w_.own.emplace(each.name, std::move(found));
     }
 }
 
-double branch_gain(const BlockSpec& b, const LayerWeights& w) {
+double AttentionStep::gain() const {
+    const BlockSpec& b = block();
     const AttentionSpec& a = b.attention;
     if (a.gated_unit || a.channels || a.latent.rank > 0 || b.branch_norms ||
         b.placement == NormPlacement::branch)
         return std::numeric_limits<double>::quiet_NaN();
-    Tensor v = w.attention.v.weight, o = w.attention.o.weight;
+    Tensor v = w_.v.weight, o = w_.o.weight;
     const double d = double(v.cols());
-    if (w.scale1.defined() && o.defined())
-        o = multiply(o, w.scale1.reshape({1, w.scale1.cols(), 1}));
-    if (w.scale1.defined() && !o.defined())
-        v = multiply(v, w.scale1.reshape({1, w.scale1.cols(), 1}));
+    if (const Tensor& by = layer_scale(); by.defined()) {
+        Tensor& last = o.defined() ? o : v;
+        last = multiply(last, by.reshape({1, by.cols(), 1}));
+    }
     const Index group = a.heads / a.kv_heads;
     if (!o.defined()) return b.alpha * b.alpha * double(group) * squared_norm(v) / d;
     const Tensor vh = contiguous(v).reshape({a.kv_heads, a.value_columns(), v.cols()});
@@ -231,10 +212,6 @@ double branch_gain(const BlockSpec& b, const LayerWeights& w) {
     double sum = 0;
     for (const double of_head : dots(gram_o, repeat_batches(gram_v, group))) sum += of_head;
     return b.alpha * b.alpha * sum / d;
-}
-
-std::unique_ptr<Step> attention_step(const BlockSpec& block) {
-    return std::make_unique<AttentionStep>(block);
 }
 
 }  // namespace tsdiag::model

@@ -41,7 +41,7 @@ class ContraNorm final : public FurtherStep {
   public:
     using FurtherStep::FurtherStep;
 
-    void parameters(Index d, LayerWeights&, Parameters& to) override {
+    void parameters(Index d, Parameters& to) override {
         if (options().is("learned", "1"))
             to.declare({own("scale"), {1, 1, d}, true, options().number("scale")}, scale_);
         if (options().is("norm", "1")) to.norm(own("norm"), norm_, NormKind::layer, d);

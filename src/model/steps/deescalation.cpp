@@ -25,7 +25,7 @@ class DeescalationStep final : public Step {
     StepPlace place() const override {
         return spec().before_ffn ? StepPlace::between : StepPlace::end;
     }
-    void parameters(Index, LayerWeights&, Parameters& to) override {
+    void parameters(Index, Parameters& to) override {
         if (spec().learned) to.declare({"deesc.tau", {1, 1, 1}, true, spec().tau}, tau_);
     }
     void stages(StageList& list) const override {

@@ -2,24 +2,39 @@
 #include <functional>
 #include <vector>
 
-#include "layer.hpp"
+#include "branch.hpp"
 
-/// The feed-forward step of a layer: one FFN, or a mixture of experts.
 namespace tsdiag::model {
 
-/// act(gate x) * up x, clipped where `limit` says so, or act(up x) where it is not gated.
-Tensor inner_state(const FeedForwardSpec& spec, const FeedForwardMaps& maps, const Tensor& x);
-/// down(inner state).
-Tensor apply_maps(const FeedForwardSpec& spec, const FeedForwardMaps& maps, const Tensor& x);
+struct FeedForwardMaps {
+    Linear up, gate, down;
+};
 
-/// Experts of each token in turn, most probable first.
-using Choices = std::vector<Index>;
-/// Receives p, (1, n, E), and the choices of each sample.
-using TellRouting = std::function<void(Index sample, const Tensor& p, const Choices& chosen)>;
-/// The mixture of ExpertsSpec, x (s, n, d).  Only experts that some token chose are read.  Each
-/// sample is routed alone, so that its numbers do not depend on the batch.  The choice itself has
-/// no derivative.  Cost of a token: that of the chosen experts.
-Tensor mixture(const FeedForwardSpec& spec, const FeedForwardWeights& weights, const Tensor& x,
-               const TellRouting& tell);
+/// One FFN, or a mixture of experts.
+class FeedForwardStep final : public Branch {
+  public:
+    explicit FeedForwardStep(const BlockSpec& block) : Branch(block, 2) {}
+
+    void stages(StageList& list) const override;
+    void describe(Json& layer) const override;
+    double flops(double width, double tokens) const override;
+    HeldNumbers held(double width) const override;
+    /// y plus the branch of x; on a device with the norm `next` of the sum; null: none.
+    Summed plus(StepRun& run, const Tensor& y, const Tensor& x, const Norm* next) const;
+
+  private:
+    const FeedForwardSpec& spec() const { return block().ffn; }
+    bool there() const override { return spec().width > 0; }
+    void declare_maps(Index width, Parameters& to) override;
+    void declare_experts(Index width, Parameters& to);
+    Tensor mixture(StepRun& run, const Tensor& x) const;
+    Tensor routed(const Tensor& x, Tensor p, const std::vector<Index>& chosen) const;
+
+    FeedForwardMaps maps_;
+    Linear router_, shared_gate_;  ///< of a mixture of experts, as are
+    Tensor correction_;
+    std::vector<std::function<FeedForwardMaps()>> experts_;  ///< read when they are used
+    std::function<FeedForwardMaps()> shared_;
+};
 
 }  // namespace tsdiag::model

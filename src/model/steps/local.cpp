@@ -11,7 +11,7 @@ class LocalStep final : public Step {
     using Step::Step;
 
     StepPlace place() const override { return StepPlace::between; }
-    void parameters(Index d, LayerWeights&, Parameters& to) override {
+    void parameters(Index d, Parameters& to) override {
         const NormSpec& norm = block().norm;
         to.norm("norm3", before_, norm.kind, d, norm.bias);
         to.linear("local.conv1", conv1_, d, taps(), true);

@@ -29,7 +29,7 @@ class MergeStep final : public Step {
     using Step::Step;
 
     StepPlace place() const override { return StepPlace::behind; }
-    void parameters(Index d, LayerWeights&, Parameters& to) override {
+    void parameters(Index d, Parameters& to) override {
         to.norm("merge.norm", norm_, NormKind::layer, 4 * d);
         to.linear("merge.map", map_, spec().width, 4 * d, false);
     }

@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,13 +44,20 @@ class StepRun {
     /// with, empty: none.
     virtual void emit(std::string_view stage, std::string_view from, const Tensor& x) = 0;
     virtual std::string_view last_stage() const = 0;  ///< the last one that was emitted
+    virtual bool drops() const = 0;                   ///< whether `dropped` changes a branch
     /// A branch as it is added.
     virtual Tensor dropped(const Tensor& branch, std::string_view stage) const = 0;
+    /// Throws `NonFiniteError` for a state that was emitted, before the host decides by one.
+    virtual void require_finite() = 0;
+    /// Where a router sends the tokens of a sample of the batch: p (1, n, E), and the chosen
+    /// experts, `each` a token.
+    virtual void emit_routing(Index sample, const Tensor& p, std::span<const Index> chosen,
+                              Index each) = 0;
 };
 
 /// Where the layer applies a step.
 enum class StepPlace {
-    core,     ///< attention and feed-forward, which the layer itself combines with its norms
+    core,     ///< attention and feed-forward: a `Branch`, which the layer places with its norms
     between,  ///< on the sum of the attention, before the feed-forward step
     end,      ///< on the layer's output
     behind    ///< on the output, after `out`
@@ -64,9 +72,9 @@ class Step {
     virtual ~Step() = default;
 
     virtual StepPlace place() const = 0;
-    /// Declares its parameters, those of its norms and scales among them: in the step itself, or,
-    /// of `core`, in `layer`.  `width`: columns of the layer's input.
-    virtual void parameters(Index width, LayerWeights& layer, Parameters& to) = 0;
+    /// Declares its parameters, those of its norms and scales among them.  `width`: columns of the
+    /// layer's input.
+    virtual void parameters(Index width, Parameters& to) = 0;
     /// Adds the stages that it emits.
     virtual void stages(StageList& list) const = 0;
     /// Adds its settings to the JSON of the layer.
@@ -128,11 +136,6 @@ class FurtherStep : public model::Step {
 
 namespace tsdiag::model {
 
-/// Those that `block` has, in the order of computation.
-std::vector<std::unique_ptr<Step>> steps_of(const BlockSpec& block);
-
-std::unique_ptr<Step> attention_step(const BlockSpec& block);
-std::unique_ptr<Step> feed_forward_step(const BlockSpec& block);
 std::unique_ptr<Step> local_step(const BlockSpec& block);
 std::unique_ptr<Step> deescalation_step(const BlockSpec& block);
 std::unique_ptr<Step> merge_step(const BlockSpec& block);

@@ -5,6 +5,8 @@
 #include <array>
 #include <utility>
 
+#include "attention.hpp"
+#include "feed_forward.hpp"
 #include "step.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/text.hpp"
@@ -121,43 +123,39 @@ Tensor Step::apply(StepRun&, const Tensor& x) const {
     return x;
 }
 
-std::vector<std::unique_ptr<Step>> steps_of(const BlockSpec& block) {
-    std::vector<std::unique_ptr<Step>> out;
-    const auto append = [&](std::unique_ptr<Step> step) {
-        if (step) out.push_back(std::move(step));
+LayerSteps::LayerSteps(const BlockSpec& block)
+    : attention_(std::make_shared<AttentionStep>(block)),
+      feed_forward_(std::make_shared<FeedForwardStep>(block)) {
+    const auto append = [&](std::shared_ptr<Step> step) {
+        if (step) all_.push_back(std::move(step));
     };
     const auto changes = [&](bool before_ffn) {
         if (block.deesc.before_ffn == before_ffn) append(deescalation_step(block));
         for (const StepSpec& step : block.steps)
             if (step.before_ffn == before_ffn) append(step_entry(step.name).make(block, step));
     };
-    append(attention_step(block));
+    append(attention_);
     append(local_step(block));
     changes(true);
-    append(feed_forward_step(block));
+    append(feed_forward_);
     changes(false);
     append(merge_step(block));
-    return out;
 }
 
-void declare_layer(const BlockSpec& block, Index width, LayerWeights& layer, Parameters& to) {
-    for (std::unique_ptr<Step>& step : steps_of(block)) {
-        step->parameters(width, layer, to);
-        layer.steps.push_back(std::move(step));
-    }
+void LayerSteps::declare(Index width, Parameters& to) {
+    for (const std::shared_ptr<Step>& step : all_) step->parameters(width, to);
 }
 
-LayerWeights load_layer(const Weights& weights, const ModelSpec& spec, Index layer) {
-    const Index shares = spec.blocks[std::size_t(layer)].shares;
-    if (shares >= 0) layer = shares;
+LayerSteps load_layer(const Weights& weights, const ModelSpec& spec, Index layer) {
     const BlockSpec& block = spec.blocks[std::size_t(layer)];
-    LayerWeights out;
-    LoadedParameters own(weights, fmt::format("layer.{}.", layer));
-    declare_layer(block, spec.width_of(layer), out, own);
+    LayerSteps out(block);
+    LoadedParameters own(weights,
+                         fmt::format("layer.{}.", block.shares < 0 ? layer : block.shares));
+    out.declare(spec.width_of(layer), own);
     out.bytes = own.bytes();
     if (const Index owner = block.attention.own_of; owner >= 0) {
         LoadedParameters table(weights, fmt::format("layer.{}.", owner));
-        declare_own(spec.blocks[std::size_t(owner)].attention, out.attention, table);
+        out.attention().declare_own(spec.blocks[std::size_t(owner)].attention.own, table);
     }
     return out;
 }
@@ -168,9 +166,9 @@ namespace tsdiag {
 
 std::vector<Stage> stages_of(const BlockSpec& block) {
     model::StageList list;
-    const std::vector<std::unique_ptr<model::Step>> steps = model::steps_of(block);
+    const model::LayerSteps steps(block);
     for (const bool behind : {false, true}) {
-        for (const std::unique_ptr<model::Step>& step : steps)
+        for (const std::shared_ptr<model::Step>& step : steps.all())
             if ((step->place() == model::StepPlace::behind) == behind) step->stages(list);
         if (!behind) list.aside("out");
     }

@@ -15,7 +15,4 @@ struct Partition {
 /// Throws `UsageError` where the windows do not divide the grid of `layer`.
 Partition partition(const WindowSpec& windows, const Grid& grid, Index layer);
 
-/// These rows of every sample of x (s, n, d).
-Tensor rows_of_each(const Tensor& x, const std::vector<Index>& rows);
-
 }  // namespace tsdiag::model

@@ -1,5 +1,5 @@
 #pragma once
-#include "layer.hpp"
+#include "attention.hpp"
 
 namespace tsdiag::model {
 

@@ -6,7 +6,6 @@
 #include <tuple>
 
 #include "tsdiag/error.hpp"
-#include "tsdiag/ops.hpp"
 
 namespace tsdiag::model {
 namespace {
@@ -53,15 +52,6 @@ Partition partition(const WindowSpec& windows, const Grid& grid, Index layer) {
             out.ends.push_back(Index(i) + 1);
     }
     return out;
-}
-
-Tensor rows_of_each(const Tensor& x, const std::vector<Index>& rows) {
-    std::vector<Index> all;
-    all.reserve(std::size_t(x.batch()) * rows.size());
-    for (Index s = 0; s < x.batch(); ++s)
-        for (const Index r : rows) all.push_back(s * x.rows() + r);
-    const Tensor flat = contiguous(x).reshape({1, x.batch() * x.rows(), x.cols()});
-    return gather_rows(flat, all).reshape({x.batch(), std::ssize(rows), x.cols()});
 }
 
 }  // namespace tsdiag::model
