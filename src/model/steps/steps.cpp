@@ -148,15 +148,15 @@ void LayerSteps::declare(Index width, Parameters& to) {
 
 LayerSteps load_layer(const Weights& weights, const ModelSpec& spec, Index layer) {
     const BlockSpec& block = spec.blocks[std::size_t(layer)];
+    const Index owner = block.shares < 0 ? layer : block.shares;
     LayerSteps out(block);
-    LoadedParameters own(weights,
-                         fmt::format("layer.{}.", block.shares < 0 ? layer : block.shares));
+    LoadedParameters own(weights, fmt::format("layer.{}.", owner));
     out.declare(spec.width_of(layer), own);
     out.bytes = own.bytes();
-    if (const Index owner = block.attention.own_of; owner >= 0) {
-        LoadedParameters table(weights, fmt::format("layer.{}.", owner));
-        out.attention().declare_own(spec.blocks[std::size_t(owner)].attention.own, table);
-    }
+    const Index variant = block.attention.own_of < 0 ? owner : block.attention.own_of;
+    if (variant == layer) return out;
+    LoadedParameters others(weights, fmt::format("layer.{}.", variant));
+    out.attention().declare_own(spec.blocks[std::size_t(variant)].attention.own, others);
     return out;
 }
 
