@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "support.hpp"
-#include "tsdiag/error.hpp"
 #include "tsdiag/linalg.hpp"
 #include "tsdiag/ops.hpp"
 
@@ -26,15 +25,6 @@ double entropy(std::span<const double> s) {
     for (const double v : s)
         if (v > 0) entropy -= v / sum * std::log(v / sum);
     return entropy;
-}
-
-/// Each x in float64, divided by a power of two.
-Tensor scaled(const Tensor& x) { return cast(without_exponents(x, exponents_of(x)), Type::f64); }
-
-/// The eigenvalues of the smaller of X X^T and X^T X of each x; empty where a device has none.
-std::vector<std::vector<double>> squares_of(const Tensor& x) {
-    return symmetric_eigenvalues(
-        matmul(x, x, x.rows() <= x.cols() ? Transpose::second : Transpose::first));
 }
 
 /// The roots of the eigenvalues `s`; none where their rounding errors may change the entropy by
@@ -78,20 +68,9 @@ class EffectiveRank final : public Probe {
         if (!std::isfinite(m.squared)) return narrow(m.squared);
         if (std::min(x.rows(), x.cols()) > largest_side && !by_name_)
             return undefined("more than 1024 tokens and features, and not requested by name");
-        if (const auto s = by_gram(squares(e))) return std::exp(entropy(*s));
-        return std::exp(entropy(singular_values(scaled(x).to_host<double>(), x.rows(), x.cols())));
-    }
-
-    /// The first sample that asks has those of all found.
-    static std::vector<double> squares(const Hidden& e) {
-        if (e.together && !e.together->squares) try {
-                e.together->squares = squares_of(scaled(e.together->x));
-            } catch (const OutOfMemory&) {
-                if (e.together->x.batch() == 1) throw;
-                note_shortage("the effective ranks of samples were found one by one");
-            }
-        if (!e.together || !e.together->squares) return squares_of(scaled(e.x)).front();
-        return (*e.together->squares)[std::size_t(e.sample)];
+        if (const auto s = by_gram(squares_of(e).values)) return std::exp(entropy(*s));
+        const Tensor scaled = cast(without_exponent(x, exponent_of(x)), Type::f64);
+        return std::exp(entropy(singular_values(scaled.to_host<double>(), x.rows(), x.cols())));
     }
 
     bool by_name_;

@@ -17,9 +17,9 @@ Value mean_cosine(const StateMoments& m) {
     return std::clamp((m.unit_sum - n) / (n * (n - 1)), -1 / (n - 1), 1.0);
 }
 
-/// Up to this side a Gram matrix is formed: on a device its products are fewer kernels, on the host
-/// the matrix costs no more than the products with X that it replaces.
-constexpr Index largest_gram = 1024, largest_gram_on_host = 128;
+/// Up to this side a Gram matrix is formed: it costs no more than the products with X that it
+/// replaces.
+constexpr Index largest_gram = 128;
 
 /// |X|_2^2 as the largest eigenvalue of the smaller of X X^T and X^T X.
 Estimate squared_norm_by_gram(const Tensor& x, double tolerance) {
@@ -44,6 +44,9 @@ Estimate squared_norm_by_gram(const Tensor& x, double tolerance) {
         if (one) *one = std::ldexp(*one, exponent);
     return found;
 }
+
+/// Of Lanczos's iterations.
+constexpr Index most_products = 384;
 
 /// Rows of X whose part of X^T X v is summed by one thread; by the sizes alone.
 constexpr Index rows_of_a_part = 256;
@@ -74,22 +77,48 @@ Estimate norm_on_host(const Tensor& x, double tolerance) {
     map.rows = n;
     map.cols = x.cols();
     map.normal = normal;
-    return largest_singular_value(map, tolerance);
+    return largest_singular_value(map, tolerance, most_products);
 }
 
-/// |X|_2 by products with X on its device.
-Estimate norm_by_products(const Tensor& x, double tolerance) {
-    const auto multiply_by = [&x](Transpose t) {
-        return [&x, t](std::span<const double> v, std::span<double> y) {
-            const Tensor column =
-                Tensor::from_host(x.backend(), {1, Index(v.size()), 1}, v, Type::f64);
-            const std::vector<double> product = matmul(x, column, t).to_host<double>();
-            std::copy(product.begin(), product.end(), y.begin());
-        };
-    };
-    return largest_singular_value(
-        {x.rows(), x.cols(), multiply_by(Transpose::none), multiply_by(Transpose::first)},
-        tolerance);
+/// |X|_2, or its square, of a state divided by 2^exponent.
+struct Norm {
+    Estimate found;
+    int exponent = 0;
+    bool squared = false;
+};
+
+Norm on_host(const Tensor& x, double tolerance) {
+    const int exponent = exponent_of(x);
+    const Tensor scaled = without_exponent(x, exponent);
+    if (std::min(x.rows(), x.cols()) > largest_gram)
+        return {norm_on_host(scaled, tolerance), exponent};
+    return {squared_norm_by_gram(cast(scaled, Type::f64), tolerance), exponent, true};
+}
+
+/// Of all samples that go together: from the eigenvalues of Gram matrices where that is proven to
+/// be within the tolerance, else by Lanczos with products with X.
+Norm on_device(const Hidden& e, double tolerance) {
+    const auto [side, other] = std::minmax({e.x.rows(), e.x.cols()});
+    if (side <= largest_gram) {
+        const StatesTogether::Squares squares = squares_of(e);
+        const Estimate found = dense_norm(squares.values, other, tolerance / 2);  // of a square
+        if (found.converged) return {found, squares.exponent};
+    }
+    const StatesTogether::Norm norm =
+        of_state(e, &StatesTogether::norms, [tolerance](const Tensor& x) {
+            const std::vector<int> exponents = exponents_of(x);
+            const Tensor scaled = without_exponents(x, exponents);
+            const std::vector<Estimate> found =
+                radii_and_norms(x.cols() <= x.rows() ? scaled : transpose(scaled),
+                                {.norm_products = most_products,
+                                 .centred_norms = false,
+                                 .tolerance = tolerance})
+                    .norms;
+            std::vector<StatesTogether::Norm> out;
+            for (std::size_t i = 0; i < found.size(); ++i) out.push_back({found[i], exponents[i]});
+            return out;
+        });
+    return {norm.found, norm.exponent};
 }
 
 class Similarity final : public Probe {
@@ -125,24 +154,18 @@ class Similarity final : public Probe {
     }
 
     /// |X|_F^2 / |X|_2^2.  Cost: some 16 to 100 products with X, or one Gram matrix of up to
-    /// min(n, d) = 128 (on a device 1024).
+    /// min(n, d) = 128.
     Value stable_rank(const Hidden& e, const StateMoments& m) const {
         if (m.squared == 0) return undefined("X = 0");
         if (!std::isfinite(m.squared)) return narrow(m.squared);
-        const int exponent = exponent_of(e.x);
-        const Tensor x = without_exponent(e.x, exponent);
-        const bool host = x.backend().host_memory();
-        const bool gram =
-            std::min(x.rows(), x.cols()) <= (host ? largest_gram_on_host : largest_gram);
         const double tolerance = settings_.tolerance / 100;
-        const Estimate norm = gram   ? squared_norm_by_gram(cast(x, Type::f64), tolerance)
-                              : host ? norm_on_host(x, tolerance)
-                                     : norm_by_products(cast(x, Type::f64), tolerance);
+        const Norm norm =
+            e.x.backend().host_memory() ? on_host(e.x, tolerance) : on_device(e, tolerance);
         if (settings_.diagnostics)
-            settings_.diagnostics->entries.push_back({place(e), "stable_rank", norm});
-        const Wide squared = std::ldexp(m.squared, -2 * exponent);  // of x
-        return transform(to_value(norm), [&](double s) {
-            return std::max(1.0, double(squared / (gram ? s : Wide(s) * s)));
+            settings_.diagnostics->entries.push_back({place(e), "stable_rank", norm.found});
+        const Wide squared = std::ldexp(m.squared, -2 * norm.exponent);
+        return transform(to_value(norm.found), [&](double s) {
+            return std::max(1.0, double(squared / (norm.squared ? s : Wide(s) * s)));
         });
     }
 
@@ -152,8 +175,7 @@ class Similarity final : public Probe {
 /// A Gram matrix and its copy, or the vectors of an iteration.
 MetricBytes norm_bytes(const MetricSizes& s) {
     constexpr double vectors = 640;
-    const double rank = std::min(s.tokens, s.width);
-    const double beside = rank <= double(largest_gram) ? 2 * rank : 2 * vectors;
+    const double rank = std::min(s.tokens, s.width), beside = 2 * std::min(rank, vectors);
     return {.work =
                 s.tokens * s.width * (sizeof(double) + s.element) + beside * rank * sizeof(double)};
 }

@@ -6,6 +6,8 @@
 #include <limits>
 
 #include "tsdiag/intervals.hpp"
+#include "tsdiag/linalg.hpp"
+#include "tsdiag/ops.hpp"
 
 namespace tsdiag::probe {
 
@@ -205,6 +207,19 @@ Value RowMean::value(Index n) const {
 Value RowMean::root_of_sum(Index n) const {
     return value(n,
                  [](Wide mean, Index rows) { return mean < 0 ? 0 : std::sqrt(mean * Wide(rows)); });
+}
+
+StatesTogether::Squares squares_of(const Hidden& e) {
+    return of_state(e, &StatesTogether::squares, [](const Tensor& x) {
+        const std::vector<int> exponents = exponents_of(x);
+        const Tensor scaled = cast(without_exponents(x, exponents), Type::f64);
+        std::vector<std::vector<double>> all = symmetric_eigenvalues(
+            matmul(scaled, scaled, x.rows() <= x.cols() ? Transpose::second : Transpose::first));
+        std::vector<StatesTogether::Squares> out;
+        for (std::size_t i = 0; i < all.size(); ++i)
+            out.push_back({std::move(all[i]), exponents[i]});
+        return out;
+    });
 }
 
 Index block_rows(const AttentionOperator& op) {

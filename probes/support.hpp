@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tsdiag/attention.hpp"
+#include "tsdiag/error.hpp"
 #include "tsdiag/probe.hpp"
 
 /// Shared by the probes: places, means over heads, sums over rows.
@@ -148,6 +149,26 @@ class RowMean {
     Wide sum_ = 0, sum_sum_ = 0, sum_rows_ = 0;  ///< of the blocks' sums and rows
     double rows_ = 0, blocks_ = 0, rows_rows_ = 0;
 };
+
+/// What `of` finds of the state of an event: of those of all samples that go together, when the
+/// first is asked for its own, else of this one alone.
+template <class Found, class Of>
+Found of_state(const Hidden& e, std::optional<std::vector<Found>> StatesTogether::*kept,
+               const Of& of) {
+    StatesTogether* const all = e.together;
+    if (all && !(all->*kept)) try {
+            all->*kept = of(all->x);
+        } catch (const OutOfMemory&) {
+            if (all->x.batch() == 1) throw;
+            note_shortage("numbers of states were found one by one");
+        } catch (const NonFiniteError&) {  // in the state of another sample
+            if (all->x.batch() == 1) throw;
+        }
+    if (!all || !(all->*kept)) return of(e.x).front();
+    return (*(all->*kept))[slot(e.sample)];
+}
+/// Of a state: `StatesTogether::Squares`, none where a device has no eigenvalues.
+StatesTogether::Squares squares_of(const Hidden& e);
 
 /// Rows of P to request at once.  By the sizes alone, so that sums over blocks do not depend
 /// on the memory of a run.

@@ -16,10 +16,20 @@ namespace tsdiag {
 
 /// The states of several samples, and what was found for all of them at once.
 struct StatesTogether {
+    /// Of X / 2^exponent: all eigenvalues of the smaller of X X^T and X^T X, ascending.
+    struct Squares {
+        std::vector<double> values;
+        int exponent = 0;
+    };
+    /// |X|_2 / 2^exponent.
+    struct Norm {
+        Estimate found;
+        int exponent = 0;
+    };
+
     Tensor x;  ///< (samples, n, d)
-    /// Of X X^T, or of X^T X where that is smaller, each X divided by 2^`exponents_of`: all
-    /// eigenvalues, ascending.
-    std::optional<std::vector<std::vector<double>>> squares = {};
+    std::optional<std::vector<Squares>> squares = {};
+    std::optional<std::vector<Norm>> norms = {};
 };
 
 /// A state of one sample.  Stage names: docs/metrics.md "Stages of one layer".

@@ -85,6 +85,9 @@ std::optional<Estimate> dense_eigenvalue(const Tensor& a, Index rank = 1,
 /// value by at most `accuracy` (Weyl's theorem); else low and high are what they allow.
 std::optional<Estimate> dense_norm(const Tensor& a, double accuracy = usual_accuracy,
                                    double error = 0);
+/// The same from all eigenvalues of A^T A in float64, ascending, at least one.
+Estimate dense_norm(std::span<const double> squares, Index m, double accuracy = usual_accuracy,
+                    double error = 0);
 
 /// The `rank`-th largest eigenvalue modulus of a square map (1: the spectral radius): Arnoldi
 /// without restart, two Gram-Schmidt passes, until the residuals of the leading Ritz pairs are
@@ -129,13 +132,14 @@ RadiiAndNorms radii_and_norms(const SharedPass& stack, Index count, double toler
                               double accuracy);
 
 /// The spectral radius (or the modulus of rank `rank`) of each A of a stack (count, n, n) on a
-/// device that `fuses`, or of Pi2 A Pi2, and |Pi2 A|_2, A (count, m, n): `spectral_radii` and
-/// `largest_singular_values` in step, with one pass over A a product.  The host reads the
+/// device that `fuses`, or of Pi2 A Pi2, and |Pi2 A|_2 or |A|_2, A (count, m, n): `spectral_radii`
+/// and `largest_singular_values` in step, with one pass over A a product.  The host reads the
 /// coefficients of eight products at once, and solves the small problems of all A on its threads.
 /// Throws `NonFiniteError` where they are not finite.
 struct StackedSearch {
     Index radius_products = 0, norm_products = 0;  ///< at most; 0: not sought
     bool centred = true;                           ///< the radii are those of Pi2 A Pi2
+    bool centred_norms = true;                     ///< the norms are those of Pi2 A
     Index rank = 1;
     double tolerance = 1e-8, accuracy = usual_accuracy;
     std::span<const double> rounding = {};  ///< of each, as in LinearMap

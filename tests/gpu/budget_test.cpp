@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <memory>
 #include <span>
@@ -247,6 +248,14 @@ INSTANTIATE_TEST_SUITE_P(
                             .downloads = 2,
                             .waits = 1,
                             .down = 3440}},
+                    Budget{"norms",  // stable ranks of seven states, all samples at once
+                           [](Index l, Index s) { return probed(l, s, {"stable_rank"}); },
+                           {.kernels = 22,
+                            .products = 13,
+                            .allocations = 35,
+                            .downloads = 8,
+                            .waits = 1,
+                            .down = 12272}},
                     Budget{"dobrushin",
                            [](Index l, Index s) { return probed(l, s, {"dobrushin"}); },
                            {.kernels = 16,
@@ -271,49 +280,128 @@ TEST(EffectiveRank, CopiesTwoNumbersOfATokenAndNothingOfTheState) {
             << n;
 }
 
+TEST(StableRank, CopiesTwoNumbersOfATokenAndNothingOfTheState) {
+    const auto more = [](Index n) { return copied_of(n, "stable_rank") - copied_of(n, "fro"); };
+    EXPECT_GT(more(6), 0);
+    EXPECT_EQ(more(6) * (2 * 12 - 1), more(12) * (2 * 6 - 1));
+}
+
 TEST(Dobrushin, CopiesNothingOfPButItsStatistics) {
     EXPECT_EQ(copied_of(12, "dobrushin") - copied_of(12, "entropy"),
               copied_of(24, "dobrushin") - copied_of(24, "entropy"));
 }
 
-/// Of states that differ in scale, one of few directions (the host finds that one's) and one of 0.
+/// Five states (n, d) that differ in scale, one of few directions and one of 0.
+std::vector<double> five_states(Index n, Index d) {
+    std::vector<double> all =
+        random_tensor(cpu(), {5, n, d}, Type::f64, Law::normal, Rng(7), 0, 1).to_host<double>();
+    const auto size = std::size_t(n * d);
+    for (std::size_t i = 0; i < size; ++i) {
+        all[size + i] *= 1e-15;
+        if (i % std::size_t(d) >= 2) all[2 * size + i] = 0;
+        all[3 * size + i] = 0;
+        all[4 * size + i] *= 1e15;
+    }
+    return all;
+}
+
+/// A metric of states, which go together on a device.
+Table measured(const Backend& backend, const char* probe, ProbeSettings settings,
+               const Shape& shape, std::span<const double> states, Type type) {
+    const ProbeEntry& entry =
+        **std::ranges::find(probes(), probe, [](const ProbeEntry* e) { return e->name; });
+    Table table;
+    StatesTogether together{Tensor::from_host(backend, shape, states, type)};
+    StatesTogether* const shared = backend.host_memory() ? nullptr : &together;
+    for (Index s = 0; s < shape.batch; ++s) {
+        const Tensor x = together.x.batch_range(s, 1);
+        entry.make(settings)->on_hidden({s, "out", "", x, shared, s}, state_moments(x), table);
+    }
+    return table;
+}
+
+void expect_near(const Table& found, const Table& expected, Index count, double accuracy) {
+    ASSERT_EQ(Index(found.metrics().size()), count);
+    ASSERT_EQ(Index(expected.metrics().size()), count);
+    for (std::size_t s = 0; s < std::size_t(count); ++s) {
+        const auto &one = found.metrics()[s], &other = expected.metrics()[s];
+        EXPECT_EQ(one.note, other.note) << s;
+        ASSERT_EQ(one.value.has_value(), other.value.has_value()) << s << one.note << other.note;
+        if (!one.value) continue;
+        EXPECT_NEAR(*one.value, *other.value, accuracy * *other.value) << s;
+    }
+}
+
+ProbeSettings stable_rank(Diagnostics* diagnostics = nullptr) {
+    ProbeSettings settings;
+    settings.metrics = {"stable_rank"};
+    settings.diagnostics = diagnostics;
+    return settings;
+}
+
 class EveryType : public testing::TestWithParam<Type> {};
 
+/// Of few directions: the host finds that one's.
 TEST_P(EveryType, EffectiveRanksAreThoseOfTheCpu) {
-    const ProbeEntry& entry =
-        **std::ranges::find(probes(), "rank", [](const ProbeEntry* e) { return e->name; });
     for (const auto& [n, d] : {std::pair<Index, Index>{40, 25}, {25, 40}, {1, 7}}) {
-        const Tensor drawn = random_tensor(cpu(), {5, n, d}, Type::f64, Law::normal, Rng(7), 0, 1);
-        std::vector<double> all = drawn.to_host<double>();
-        const auto size = std::size_t(n * d);
-        for (std::size_t i = 0; i < size; ++i) {
-            all[size + i] *= 1e-15;
-            if (i % std::size_t(d) >= 2) all[2 * size + i] = 0;
-            all[3 * size + i] = 0;
-            all[4 * size + i] *= 1e15;
-        }
-        const auto found_on = [&, n = n, d = d](const Backend& backend) {
-            Table table;
-            StatesTogether together{
-                Tensor::from_host(backend, {5, n, d}, std::span<const double>(all), GetParam())};
-            StatesTogether* const shared = backend.host_memory() ? nullptr : &together;
-            for (Index s = 0; s < 5; ++s) {
-                const Tensor x = together.x.batch_range(s, 1);
-                entry.make({})->on_hidden({s, "out", "", x, shared, s}, state_moments(x), table);
-            }
-            return table;
+        const std::vector<double> all = five_states(n, d);
+        const auto on = [&, n = n, d = d](const Backend& backend) {
+            return measured(backend, "rank", {}, {5, n, d}, all, GetParam());
         };
-        const Table expected = found_on(cpu()), found = found_on(device());
-        ASSERT_EQ(found.metrics().size(), 5);
-        for (std::size_t s = 0; s < 5; ++s) {
-            const auto &one = found.metrics()[s], &other = expected.metrics()[s];
-            EXPECT_EQ(one.note, other.note);
-            ASSERT_EQ(one.value.has_value(), other.value.has_value());
-            if (!one.value) continue;
-            // Gram matrix and tridiagonal form are rounded in another order; by their rounding
-            // errors each may be off by 1e-7, or it is not used.
-            EXPECT_NEAR(*one.value, *other.value, 2e-7 * *other.value) << s;
+        // Gram matrix and tridiagonal form are rounded in another order; by their rounding errors
+        // each may be off by 1e-7, or it is not used.
+        expect_near(on(device()), on(cpu()), 5, 2e-7);
+    }
+}
+
+/// By Gram matrices, and beyond 128 tokens and features by Lanczos.
+TEST_P(EveryType, StableRanksAreThoseOfTheCpu) {
+    for (const auto& [n, d] :
+         {std::pair<Index, Index>{40, 25}, {25, 40}, {1, 7}, {7, 1}, {150, 130}, {130, 150}}) {
+        const std::vector<double> all = five_states(n, d);
+        Diagnostics diagnostics;
+        const auto on = [&, n = n, d = d](const Backend& backend) {
+            const bool here = backend.host_memory();
+            return measured(backend, "similarity", stable_rank(here ? nullptr : &diagnostics),
+                            {5, n, d}, all, GetParam());
+        };
+        const Table found = on(device());
+        ASSERT_EQ(diagnostics.entries.size(), 4U);  // the state of 0 has none
+        for (const Diagnostics::Entry& entry : diagnostics.entries) {
+            const Estimate& e = entry.estimate;
+            EXPECT_TRUE(e.converged && !e.on_host) << n << " x " << d;
+            EXPECT_EQ(e.method, std::min(n, d) <= 128 ? "dense" : "golub-kahan");
         }
+        expect_near(found, on(cpu()), 5, 4e-8);  // each norm is right to 1e-8
+    }
+}
+
+/// All singular values of the first are equal; in the second the largest differ by 1e-5: Lanczos
+/// cannot tell them apart, and need not.
+TEST_P(EveryType, StableRanksOfClustersAreThoseOfTheCpu) {
+    constexpr Index n = 140;
+    std::vector<double> all(std::size_t(2 * n * n), 0.0);
+    for (Index i = 0; i < n; ++i) {
+        all[std::size_t(i * n + i)] = 1;
+        all[std::size_t(n * n + i * n + i)] = i < 9 ? 1 - 1e-5 * double(i) : 1 / double(i);
+    }
+    const auto on = [&](const Backend& backend) {
+        return measured(backend, "similarity", stable_rank(), {2, n, n}, all, GetParam());
+    };
+    const Table found = on(device());
+    expect_near(found, on(cpu()), 2, 4e-8);
+    EXPECT_NEAR(*found.metrics()[0].value, double(n), 1e-10 * double(n));
+}
+
+/// A state that is not finite costs the others nothing but being found alone.
+TEST_P(EveryType, StableRanksBesideAStateThatIsNotFiniteAreTheirOwn) {
+    for (const Index n : {20, 140}) {
+        std::vector<double> all = five_states(n, n);
+        all[std::size_t(2 * n * n + 5)] = std::numeric_limits<double>::quiet_NaN();
+        const auto on = [&](const Backend& backend) {
+            return measured(backend, "similarity", stable_rank(), {5, n, n}, all, GetParam());
+        };
+        expect_near(on(device()), on(cpu()), 5, 4e-8);
     }
 }
 INSTANTIATE_TEST_SUITE_P(Types, EveryType, testing::Values(Type::f32, Type::f64),

@@ -292,17 +292,23 @@ std::optional<Estimate> dense_eigenvalue(const Tensor& a, Index rank, double acc
 
 std::optional<Estimate> dense_norm(const Tensor& a, double accuracy, double error) {
     require_matrix(a, false, "dense_norm");
-    constexpr double smallest = std::numeric_limits<double>::min();
     const Tensor gram = matmul(a, a, Transpose::first);
     const auto squares = a.backend().symmetric_eigenvalues(gram.view());
     if (!squares) return std::nullopt;
-    const double largest = std::max(0.0, squares->back());
+    return dense_norm(*squares, a.rows(), accuracy, error);
+}
+
+Estimate dense_norm(std::span<const double> squares, Index m, double accuracy, double error) {
+    check(!squares.empty(), "dense_norm: the eigenvalues of A^T A");
+    constexpr double smallest = std::numeric_limits<double>::min();
+    const Index n = std::ssize(squares);
+    const double largest = std::max(0.0, squares.back());
     double sum = 0;
-    for (const double square : *squares) sum += square;  // |A|_F^2
+    for (const double square : squares) sum += square;  // |A|_F^2
     // |fl(A^T A) - A^T A| <= m u |A|_F^2, u = ulp/2, and the solver's backward error is some n u.
     // Squares below the smallest normal number are lost.
-    const double radius = ulp * double(a.rows() + 4 * a.cols()) * std::max(0.0, sum) +
-                          (sum > 0 || error > 0 ? double(a.rows() * a.cols()) * smallest : 0);
+    const double radius = ulp * double(m + 4 * n) * std::max(0.0, sum) +
+                          (sum > 0 || error > 0 ? double(m * n) * smallest : 0);
     Estimate out{.value = std::sqrt(largest), .method = "dense"};
     out.converged = radius + error * (2 * out.value + error) <= 2 * accuracy * largest;
     if (!out.converged) {

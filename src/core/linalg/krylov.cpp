@@ -361,10 +361,12 @@ class FusedBases {
           norms_(search.norm_products > 0),
           centred_(search.centred && radii_ ? count_ : 0) {
         const Backend& backend = a.backend();
-        if (norms_)
+        if (norms_ && search.centred_norms)
             column_ =
                 matvec(a, affine(zeros(backend, {count_, a.rows(), 1}, Type::f64), 0, 1), true)
                     .reshape({count_, 1, n_});
+        else if (norms_)
+            column_ = zeros(backend, {count_, 1, n_}, Type::f64);  // no mean is taken
         const Index all = (Index(radii_) + Index(norms_)) * count_;
         images_ = expand(random_tensor(backend, {1, 1, n_}, Type::f64, Law::normal,
                                        Rng(0x6b72796c6f76, 0), 0, 1),
@@ -423,7 +425,7 @@ class FusedBases {
     Index centred_;   ///< so many bases are, from the first on
     Index size_ = 0;  ///< vectors of each
     Index stride_ = 0;
-    Tensor column_;         ///< 1^T A
+    Tensor column_;         ///< 1^T A, or 0
     Tensor rows_, images_;  ///< those of the radii before those of the norms
 };
 
