@@ -135,6 +135,8 @@ class AttentionOperator {
     Tensor apply_transpose(const Tensor& w, Index block_rows) const;
     /// The whole of P, (h, n, m + n); computed at the first call, then cached.
     const Tensor& matrix() const;
+    /// The same in host memory: a copy where P is on a device, made at the first call, then cached.
+    virtual Tensor matrix_on_host() const;
     /// Rows of P alone, (h, count, m + n): those that are cached where P is.  A view.
     Tensor entries(Index first, Index count) const;
     /// Lets `apply` cache the rows that it computes, so that `matrix()` is free afterwards.
@@ -172,7 +174,7 @@ class AttentionOperator {
     bool keep_ = false;
     const Team* team_ = nullptr;
     Rng rows_rng_{0};
-    mutable Tensor matrix_;
+    mutable Tensor matrix_, on_host_;
 };
 
 /// The rows of P in panels, by the sizes alone.  What is summed over rows is summed over those of a
@@ -415,9 +417,11 @@ SecondOpinion second_opinion(const AttentionOperator& p, Index head, const Estim
 /// |P - 1 pi^T| in l2(pi) of each head, pi the stationary vector; undefined where pi is not unique
 /// or not positive, P is not stochastic or P takes more than `memory` bytes.  Range [0, 1], but for
 /// sums of rows that are 1 only to rounding.  Accurate to accuracy/100, or an interval.  Up to 128
-/// tokens pi comes from the elimination of Grassmann, Taksar and Heyman in extended precision, with
-/// entries of any size, and the value is proven as that of `centred_norm`; beyond, pi from power
-/// iteration where that converges fast, and the value from Lanczos.
+/// tokens (64 on a device) pi comes from the elimination of Grassmann, Taksar and Heyman in
+/// extended precision, with entries of any size, and the value is proven as that of `centred_norm`;
+/// beyond, pi from power iteration where that converges fast, and the value from Lanczos.  A device
+/// does this for all heads at once; those with a zero, a slow power iteration or a value near
+/// rounding go to the host (`Estimate::on_host`).
 struct Contraction {
     std::optional<Estimate> estimate;
     std::string why_not;

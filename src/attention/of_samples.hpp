@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "tsdiag/attention.hpp"
@@ -18,6 +19,8 @@ struct SharedAttention {
     using Question = std::tuple<int, double, double, std::string>;
     std::map<Question, std::vector<Estimate>> answers = {};
     std::optional<std::vector<double>> dobrushin = {};  ///< of all heads
+    /// By memory and accuracy: delta_pi of the heads of which the device finds it.
+    std::map<std::pair<double, double>, std::vector<std::optional<Estimate>>> stationary_norms = {};
 };
 
 /// The heads of one sample of them.
@@ -32,6 +35,9 @@ class HeadsOfSample final : public AttentionOperator {
     Index columns() const override { return shared_->all->columns(); }
     Type type() const override { return shared_->all->type(); }
     const Backend& backend() const override { return shared_->all->backend(); }
+    Tensor matrix_on_host() const override {
+        return shared_->all->matrix_on_host().batch_range(first_, heads_);
+    }
 
     SharedAttention& shared() const { return *shared_; }
     /// Of the answers for all heads those for its own.

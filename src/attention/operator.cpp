@@ -254,4 +254,14 @@ const Tensor& AttentionOperator::matrix() const {
     return matrix_;
 }
 
+Tensor AttentionOperator::matrix_on_host() const {
+    const Tensor& p = matrix();
+    if (p.backend().host_memory()) return p;
+    const auto copied = [&]<class T>(T) {
+        return Tensor::from_host(cpu(), p.shape(), std::span<const T>(p.to_host<T>()), p.type());
+    };
+    if (!on_host_.defined()) on_host_ = p.type() == Type::f32 ? copied(float{}) : copied(double{});
+    return on_host_;
+}
+
 }  // namespace tsdiag

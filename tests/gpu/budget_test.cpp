@@ -264,6 +264,24 @@ INSTANTIATE_TEST_SUITE_P(
                             .downloads = 3,
                             .waits = 1,
                             .down = 4296}},
+                    Budget{"contraction",  // of few tokens: P is copied
+                           [](Index l, Index s) { return probed(l, s, {"delta_pi"}); },
+                           {.kernels = 16,
+                            .products = 8,
+                            .allocations = 22,
+                            .downloads = 3,
+                            .waits = 1,
+                            .down = 13512}},
+                    Budget{"spectra",  // delta_pi beside core asks for nothing more
+                           [](Index l, Index s) {
+                               return probed(l, s, {"core", "delta_pi"});
+                           },
+                           {.kernels = 16,
+                            .products = 8,
+                            .allocations = 23,
+                            .downloads = 4,
+                            .waits = 1,
+                            .down = 15304}},
                     Budget{"training",
                            [](Index l, Index s) { return trained(l, s, 12); },
                            {.kernels = 22, .products = 18, .allocations = 42, .down = 304}}),
@@ -289,6 +307,12 @@ TEST(StableRank, CopiesTwoNumbersOfATokenAndNothingOfTheState) {
 TEST(Dobrushin, CopiesNothingOfPButItsStatistics) {
     EXPECT_EQ(copied_of(12, "dobrushin") - copied_of(12, "entropy"),
               copied_of(24, "dobrushin") - copied_of(24, "entropy"));
+}
+
+TEST(StationaryNorm, CopiesNumbersAndNotP) {
+    constexpr Index n = 160, heads = 2 * 3 * 2;  // of layers and samples
+    EXPECT_LT(copied_of(n, "delta_pi") - copied_of(n, "entropy"),
+              heads * n * n * Index(sizeof(float)) / 4);
 }
 
 /// Five states (n, d) that differ in scale, one of few directions and one of 0.

@@ -154,6 +154,125 @@ TEST_F(Spectra, OfSmallHeadsAreThoseOfTheCpuToTheLastBitAndTakeOneCopy) {
         }
 }
 
+/// delta_pi of one head, where a device of more than 64 tokens iterates, is the CPU's to the
+/// accuracy of both, and where the host finds it, to the last bit.
+Contraction expect_same_contraction(const naive::Matrix& p, Type type, const std::string& what) {
+    const auto here = given(p, type), there = given_attention(moved(one_head(p, type)), false, "");
+    const Contraction found = stationary_norm(*there).front(),
+                      expected = stationary_norm(*here).front();
+    EXPECT_EQ(found.why_not, expected.why_not) << what;
+    EXPECT_EQ(found.estimate.has_value(), expected.estimate.has_value()) << what;
+    if (!found.estimate || !expected.estimate) return found;
+    EXPECT_EQ(found.estimate->converged, expected.estimate->converged) << what;
+    EXPECT_NEAR(found.estimate->value, expected.estimate->value,
+                found.estimate->on_host ? 0 : 2e-8 * expected.estimate->value)
+        << what << " by " << found.estimate->method;
+    return found;
+}
+
+TEST_F(Spectra, StationaryNormsOfHeadsLikeTrainedOnesAreThoseOfTheCpu) {
+    const Index n = gpu::emulated ? 70 : 120;
+    Index there = 0;
+    for (const Type type : {Type::f64, Type::f32})
+        for (const Family& family : families()) {
+            const Contraction found =
+                expect_same_contraction(naive::softmax(family.logits(n, 5)), type, family.name);
+            there += found.estimate && found.estimate->method == "golub-kahan" &&
+                     !found.estimate->on_host;
+        }
+    EXPECT_GT(there, 0);
+}
+
+TEST_F(Spectra, StationaryNormsOfHostileHeadsAreThoseOfTheCpu) {
+    constexpr Index n = 70;
+    const naive::Matrix drawn = naive::softmax(noise(n, 1, 3));
+    std::vector<std::pair<std::string, naive::Matrix>> all;
+    const auto add = [&](const char* name, const auto& entry) {
+        naive::Matrix p(n, n);
+        for (Index i = 0; i < n; ++i)
+            for (Index j = 0; j < n; ++j) p(i, j) = entry(i, j);
+        all.emplace_back(name, std::move(p));
+    };
+    const auto next = [](Index i) { return (i + 1) % n; };
+    add("one-hot rows", [&](Index i, Index j) { return double(j == next(i)); });
+    add("one-hot rows and dust",
+        [&](Index i, Index j) { return 0.99 * double(j == next(i)) + 0.01 / n; });
+    add("rows that are hot in few columns",
+        [&](Index i, Index j) { return 0.9 * double(j == i / 24) + 0.1 * drawn(i, j); });
+    add("identity", [](Index i, Index j) { return double(i == j); });
+    add("nearly the identity",
+        [&](Index i, Index j) { return 0.9999 * double(i == j) + 1e-4 * drawn(i, j); });
+    add("two clusters", [](Index i, Index j) {
+        return i % 2 == j % 2 ? (1 - 1e-9) * 2 / double(n) : 2e-9 / double(n);
+    });
+    add("a sink", [&](Index i, Index j) { return 0.95 * double(j == 0) + 0.05 * drawn(i, j); });
+    add("equal rows", [](Index, Index) { return 1 / double(n); });
+    add("nearly equal rows", [](Index i, Index j) {
+        return 1 / double(n) + ((i + j) % 2 == 0 ? 1 : -1) * std::ldexp(1.0, -40);
+    });
+    add("a prefix", [](Index i, Index j) { return j <= i ? 1 / double(i + 1) : 0; });
+    std::set<std::string> there;
+    for (const auto& [name, p] : all)
+        for (const Type type : {Type::f64, Type::f32}) {
+            const Contraction found = expect_same_contraction(p, type, name);
+            if (found.estimate && !found.estimate->on_host) there.insert(name);
+        }
+    for (const char* name :
+         {"one-hot rows and dust", "rows that are hot in few columns", "a sink", "equal rows"})
+        EXPECT_TRUE(there.contains(name)) << name;
+    for (const char* name : {"one-hot rows", "two clusters"})
+        EXPECT_FALSE(there.contains(name)) << name;
+}
+
+TEST_F(Spectra, StationaryNormsOfSeveralSamplesAreFoundAtOnce) {
+    constexpr Index n = 70, samples = 3, heads = 2;
+    for (const Type type : {Type::f64, Type::f32}) {
+        const AttentionInput in = drawn_input(samples * heads, n, 6, type, 3);
+        const auto softmax = attention("softmax").make(in);
+        const auto expected = stationary_norm(*softmax);
+        AttentionInput moved_in = in;
+        moved_in.q = moved(in.q), moved_in.k = moved(in.k);
+        const auto each = of_each_sample(attention("softmax").make(moved_in), samples);
+        const std::size_t whole = std::size_t(samples * heads * n * n) * bytes_of(type);
+        std::size_t before = gpu::bytes_to_host();
+        for (Index s = 0; s < samples; ++s) {
+            const auto found = stationary_norm(*each[std::size_t(s)]);
+            const std::size_t copied = gpu::bytes_to_host() - before;
+            EXPECT_TRUE(s == 0 ? copied < whole : copied == 0) << copied << " of " << whole;
+            before += copied;
+            ASSERT_EQ(found.size(), std::size_t(heads));
+            for (std::size_t k = 0; k < std::size_t(heads); ++k) {
+                ASSERT_TRUE(found[k].estimate) << found[k].why_not;
+                const Estimate& one = *found[k].estimate;
+                const Estimate& other = *expected[std::size_t(s * heads) + k].estimate;
+                EXPECT_TRUE(one.converged && !one.on_host);
+                EXPECT_EQ(one.method, "golub-kahan");
+                EXPECT_NEAR(one.value, other.value, 2e-8 * other.value);
+            }
+        }
+    }
+}
+
+TEST_F(Spectra, StationaryNormsOfSmallHeadsTakeTheCopyOfTheirSpectra) {
+    constexpr Index n = 12, samples = 3, heads = 2;
+    const AttentionInput in = drawn_input(samples * heads, n, 6, Type::f32, 3);
+    const auto softmax = attention("softmax").make(in);
+    const auto whole = given_attention(softmax->matrix(), false, "");
+    const auto expected = stationary_norm(*whole);
+    const auto each = of_each_sample(given_attention(moved(softmax->matrix()), false, ""), samples);
+    second_eigenvalue_and_norm(*each[0]);
+    const std::size_t before = gpu::bytes_to_host();
+    for (Index s = 0; s < samples; ++s) {
+        const auto found = stationary_norm(*each[std::size_t(s)]);
+        for (std::size_t k = 0; k < std::size_t(heads); ++k) {
+            const Estimate& one = found[k].estimate.value();
+            EXPECT_EQ(one.value, expected[std::size_t(s * heads) + k].estimate->value);
+            EXPECT_TRUE(one.method == "dense" && one.converged && !one.on_host);
+        }
+    }
+    EXPECT_EQ(gpu::bytes_to_host(), before);
+}
+
 TEST_F(Spectra, OfHeadsSideBySideAreTheirOwn) {
     constexpr Index n = 20, heads = 7;
     std::vector<double> all(std::size_t(heads * n * n));
@@ -372,6 +491,23 @@ TEST_F(FullDevice, SolvesDenselyOnTheHost) {
     EXPECT_TRUE(found.on_host);
     EXPECT_EQ(found.value, dense_eigenvalue(p.a, n, 2).value);
     EXPECT_EQ(shortages().size(), 1U);
+    restart_shortages();
+}
+
+TEST_F(FullDevice, FindsStationaryNormsOnTheHost) {
+    constexpr Index n = 70;
+    const naive::Matrix p = naive::softmax(noise(n, 1, 3));
+    const auto op = given_attention(moved(one_head(p)), false, "");
+    const Estimate there = stationary_norm(*op).front().estimate.value();
+    EXPECT_FALSE(there.on_host);
+    restart_shortages();
+    const MemoryLeft little(std::size_t(8 * n * n - 8));
+    const Estimate found = stationary_norm(*op).front().estimate.value();
+    EXPECT_TRUE(found.on_host);
+    EXPECT_EQ(found.value, stationary_norm(*given(p)).front().estimate->value);
+    ASSERT_EQ(shortages().size(), 1U);
+    EXPECT_NE(shortages().front().find("delta_pi of some heads was found on the host"),
+              std::string::npos);
     restart_shortages();
 }
 

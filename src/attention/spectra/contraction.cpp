@@ -1,10 +1,15 @@
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
+#include <utility>
 
 #include "classes.hpp"
 #include "of_samples.hpp"
+#include "on_device.hpp"
 #include "one_matrix.hpp"
+#include "route.hpp"
+#include "stationary.hpp"
 #include "stored.hpp"
 #include "tsdiag/attention.hpp"
 #include "tsdiag/error.hpp"
@@ -93,8 +98,7 @@ std::vector<Scaled<Real>> eliminate(const View& p) {
     return pi;
 }
 
-/// sum_j min_i P_ij: at each step that part of a distribution is forgotten (Doeblin), so that two
-/// of them come nearer by 1 less it, and a change of pi that is only rounding is its error.
+/// sum_j min_i P_ij.
 double forgotten(const View& p) {
     std::vector<double> least(std::size_t(p.shape.cols), 1.0);
     for (Index i = 0; i < p.shape.rows; ++i)
@@ -107,12 +111,11 @@ double forgotten(const View& p) {
 
 /// Power iteration where it converges fast and cannot stop too early; else empty.
 std::vector<double> iterate(const View& p) {
-    constexpr int steps = 120;
-    if (forgotten(p) < 1e-3) return {};
+    if (forgotten(p) < stationary::least_forgotten) return {};
     const std::size_t n = std::size_t(p.shape.rows);
     std::vector<double> pi(n, 1 / double(n)), next(n);
     double before = std::numeric_limits<double>::infinity();
-    for (int k = 0; k < steps; ++k) {
+    for (int k = 0; k < stationary::most_steps; ++k) {
         std::ranges::fill(next, 0.0);
         add_transposed(p, 1, pi, next);
         double total = 0, change = 0;
@@ -122,10 +125,7 @@ std::vector<double> iterate(const View& p) {
             if (next[i] > 0) change = std::max(change, std::abs(next[i] - pi[i]) / next[i]);
         }
         pi.swap(next);
-        // The remaining error is the change times rate / (1 - rate).
-        const double rate = change / before;
-        if (k > 0 && rate < 1 && change * rate / (1 - rate) < 1e-14) return pi;
-        if (change <= 4 * std::numeric_limits<double>::epsilon()) return pi;
+        if (stationary::reached(change, before)) return pi;
         before = change;
     }
     return {};
@@ -219,6 +219,36 @@ bool has_negative(const View& p) {
     return false;
 }
 
+/// Of each head that was found on its device; for all samples whose P is there when the first asks.
+std::vector<std::optional<Estimate>> on_its_device(const AttentionOperator& p, double memory,
+                                                   double accuracy) {
+    if (const auto* sample = dynamic_cast<const HeadsOfSample*>(&p)) {
+        SharedAttention& shared = sample->shared();
+        const std::pair question{memory, accuracy};
+        if (!shared.stationary_norms.contains(question))
+            shared.stationary_norms[question] =
+                on_its_device(*shared.all, memory * double(shared.samples), accuracy);
+        return sample->own(shared.stationary_norms.at(question));
+    }
+    const Tensor& all = p.matrix();
+    stored::require_finite(all, 0);
+    constexpr double copies = 4;  // in float64
+    const double n = double(p.tokens()), heads = memory / (copies * sizeof(double) * n * n);
+    const Index group = std::max<Index>(1, Index(std::min(heads, double(all.batch()))));
+    std::vector<std::optional<Estimate>> out;
+    for (Index first = 0; first < all.batch(); first += group) {
+        const Index count = std::min(group, all.batch() - first);
+        try {
+            std::ranges::move(on_device::stationary_norms(all.batch_range(first, count), accuracy),
+                              std::back_inserter(out));
+        } catch (const OutOfMemory&) {
+            note_shortage("delta_pi of some heads was found on the host");
+            out.resize(std::size_t(first + count));
+        }
+    }
+    return out;
+}
+
 }  // namespace
 
 std::vector<double> stationary_vector(const View& p) {
@@ -249,15 +279,24 @@ std::vector<Contraction> stationary_norm(const AttentionOperator& p, double memo
     else if (!stored::fits(p, memory))
         reason = "P does not fit into memory";
     if (reason) return std::vector<Contraction>(std::size_t(p.heads()), {{}, reason});
-    const stored::Heads heads(p.matrix());
     std::vector<Contraction> out(std::size_t(p.heads()), {{}, no_sums});
+    const bool there = !p.backend().host_memory() && p.columns() > spectra::largest_for_host;
+    if (there) {
+        const std::vector<std::optional<Estimate>> found = on_its_device(p, memory, accuracy);
+        std::erase_if(chosen, [&](Index k) {
+            if (found[std::size_t(k)]) out[std::size_t(k)] = {found[std::size_t(k)], {}};
+            return found[std::size_t(k)].has_value();
+        });
+        if (chosen.empty()) return out;
+    }
+    const stored::Heads heads(there ? spectra::chosen(p.matrix(), chosen) : p.matrix_on_host());
     in_parallel(std::ssize(chosen), [&](Index i) {
         const Index k = chosen[std::size_t(i)];
+        const View own = heads[there ? i : k];
         Contraction& one = out[std::size_t(k)];
-        one = !known.row_stochastic && has_negative(heads[k])
-                  ? Contraction{{}, "P has negative entries"}
-                  : contraction(heads[k], accuracy);
-        if (one.estimate) one.estimate->on_host = !p.backend().host_memory();
+        one = !known.row_stochastic && has_negative(own) ? Contraction{{}, "P has negative entries"}
+                                                         : contraction(own, accuracy);
+        if (one.estimate) one.estimate->on_host = there;
     });
     return out;
 }

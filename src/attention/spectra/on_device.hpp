@@ -34,4 +34,10 @@ std::optional<Estimate> dense_second(const Tensor& p, const one_matrix::Which& w
                                      double accuracy);
 std::optional<Estimate> dense_norm(const Tensor& p, double accuracy);
 
+/// delta_pi of each P of a stack (count, n, n) without negative entries whose rows sum to 1: pi by
+/// power iteration, and the norm by Lanczos, all in step.  None where an entry is 0, pi does not
+/// converge fast or the norm is not certified.  Memory: four copies of P in float64.  Throws
+/// `OutOfMemory`.
+std::vector<std::optional<Estimate>> stationary_norms(const Tensor& p, double accuracy);
+
 }  // namespace tsdiag::on_device

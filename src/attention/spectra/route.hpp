@@ -11,6 +11,11 @@
 /// Routes to |lambda_2(P)| and |Pi2 P|_2: a list, tried in order.
 namespace tsdiag::spectra {
 
+/// A P on a device of at most so many tokens is so small that the host finds and proves its
+/// spectrum from a copy sooner than the device is asked for the products of an iteration (decision
+/// 132).
+constexpr Index largest_for_host = 64;
+
 enum class Sought { second_eigenvalue, centred_norm };
 
 /// What is found out once about a P that is kept, for both numbers.
@@ -39,16 +44,13 @@ struct Problem {
     }
     /// A P that is kept, in host memory.
     const stored::Heads& host() const {
-        if (!facts->host) facts->host.emplace(p.matrix());
+        if (!facts->host) facts->host.emplace(for_host() ? p.matrix_on_host() : p.matrix());
         return *facts->host;
     }
 
     bool on_device() const { return !p.backend().host_memory(); }
-    /// A P on a device, so small that the host finds and proves its spectrum from a copy sooner
-    /// than the device is asked for the products of an iteration (decision 132).
     bool for_host() const {
-        constexpr Index largest = 64;
-        return on_device() && kept && asked == "auto" && p.columns() <= largest;
+        return on_device() && kept && asked == "auto" && p.columns() <= largest_for_host;
     }
     bool for_norm() const { return sought == Sought::centred_norm; }
     /// Whether the solver of this name may be used: by choice or automatically.
