@@ -17,15 +17,17 @@ namespace {
 
 constexpr double ulp = std::numeric_limits<double>::epsilon();
 
-/// The square of the largest relative change of an entry, (count, 1, 1).
+/// The square of the largest relative change of an entry of distributions, (count, 1, 1).
 Tensor squared_change(const Tensor& from, const Tensor& to) {
-    const Tensor change = map(Unary::square, affine(divide(from, to), -1, 1));
+    const auto normalised = [](const Tensor& x) { return divide(x, column_sum(x)); };
+    const Tensor ratio = divide(normalised(from), normalised(to));
+    const Tensor change = map(Unary::square, affine(ratio, -1, 1));
     return row_max(change.reshape({change.batch(), 1, change.rows()}));
 }
 
 /// pi of each P of a stack (count, n, n), all iterated in step; empty where that has not converged.
 /// It is that of P with 1 less the sum of the other entries of its row on the diagonal: the sum of
-/// a vector then stays what it is.
+/// a vector then stays what it is, to rounding.
 std::vector<std::vector<double>> stationary_vectors(const Tensor& p) {
     constexpr int steps_of_read = 8;
     const Index count = p.batch(), n = p.rows();
