@@ -85,7 +85,7 @@ std::optional<Estimate> dense_eigenvalue(const Tensor& a, Index rank = 1,
 /// value by at most `accuracy` (Weyl's theorem); else low and high are what they allow.
 std::optional<Estimate> dense_norm(const Tensor& a, double accuracy = usual_accuracy,
                                    double error = 0);
-/// The same from all eigenvalues of A^T A in float64, ascending, at least one.
+/// The same of an A with m rows from all eigenvalues of A^T A in float64, ascending, at least one.
 Estimate dense_norm(std::span<const double> squares, Index m, double accuracy = usual_accuracy,
                     double error = 0);
 
