@@ -474,6 +474,16 @@ class DeviceBackend final : public Backend {
         return Later<std::vector<double>>(
             [found, count] { return std::vector<double>(found.host(), found.host() + count); });
     }
+    Later<std::vector<double>> numbers_of(View a) const override {
+        if (!begin(a)) return std::vector<double>();
+        const auto count = std::size_t(a.shape.count());
+        const Numbers::Slice found = Numbers::of_thread().results(count);
+        View out = packed(a, found.device());
+        out.type = Type::f64;
+        gpu::convert(out, a);
+        return Later<std::vector<double>>(
+            [found, count] { return std::vector<double>(found.host(), found.host() + count); });
+    }
     Later<std::vector<double>> tridiagonals(View a) const override {
         if (a.shape.rows > most_tridiagonal)
             throw BrokenInvariant("more rows of a symmetric matrix than a kernel takes");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include "row_spread.hpp"
 #include "tsdiag/ops.hpp"
@@ -11,10 +12,20 @@ namespace tsdiag::probe {
 
 namespace {
 
+/// Whether P is whole on a device, where the numbers of all its heads are found at once.
+bool whole_on_device(const Attention& e) {
+    return !e.op.backend().host_memory() && !e.op.structure().factors && !e.op.team() &&
+           (e.together || e.op.bytes() <= e.memory);
+}
+
 /// 1^T P by rows of P, or of a P with factors by those.
 Tensor sum_columns(const Attention& e) {
     const AttentionOperator& op = e.op;
     const Index h = op.heads(), n = op.tokens();
+    if (whole_on_device(e)) {
+        const Tensor one = expand(constant(op.backend(), 1, Type::f64), {h, n, 1});
+        return matvec(op.matrix(), one, true).reshape({1, h, n});
+    }
     const std::vector<double> ones(std::size_t(h * n), 1.0);
     const auto vector = [&](Type type) {
         return Tensor::from_host(op.backend(), {h, n, 1}, std::span(ones), type);
@@ -42,15 +53,32 @@ struct MeanRows {
     std::vector<MeanRow> rows;
 };
 
+/// Of each sample: the mean token (1, d), 1^T P Pi2 X (h, d) and 1^T P 1 (h, 1).
+struct MeanRowParts {
+    mutable Later<std::vector<double>> mean, across, total;
+    std::vector<int> exponents;  ///< of each sample's X, which was divided by their powers of two
+};
+
+MeanRowParts ask_parts(const Attention& e) {
+    const Index samples = e.input.batch(), h = e.op.heads() / samples, n = e.op.tokens();
+    const Tensor sums = column_sums(e).reshape({samples, h, n});
+    std::vector<int> exponents = exponents_of(e.input);
+    const Tensor x = cast(without_exponents(e.input, exponents), Type::f64);
+    return {to_host_later(column_mean(x)), to_host_later(matmul(sums, subtract_column_mean(x))),
+            to_host_later(row_sum(sums)), std::move(exponents)};
+}
+
+std::pair<const MeanRowParts*, Index> parts_of(const Attention& e) {
+    return of_all_samples<MeanRowParts>(e, ask_parts);
+}
+
 std::vector<MeanRow> find_mean_rows(const Attention& e, const RowSums& sums) {
     const Index h = e.op.heads(), n = e.op.tokens(), d = e.input.cols();
-    const Tensor& column_sums = probe::column_sums(e);
-    const int exponent = exponent_of(e.input);
-    const Tensor x = cast(without_exponent(e.input, exponent), Type::f64);
-    const std::vector<double> mean = column_mean(x).to_host<double>();
-    const std::vector<double> across =
-        matmul(column_sums, subtract_column_mean(x)).to_host<double>();  // (1, h, d)
-    const std::vector<double> total = row_sum(column_sums).to_host<double>();
+    const auto [parts, sample] = parts_of(e);
+    const int exponent = parts->exponents[slot(sample)];
+    const auto mean = of_sample(parts->mean.get(), sample, d);
+    const auto across = of_sample(parts->across.get(), sample, h * d);
+    const auto total = of_sample(parts->total.get(), sample, h);
 
     auto rows = std::vector<MeanRow>(std::size_t(h));
     for (std::size_t k = 0; k < rows.size(); ++k) {
@@ -71,6 +99,8 @@ std::vector<MeanRow> find_mean_rows(const Attention& e, const RowSums& sums) {
 const Tensor& column_sums(const Attention& e) {
     return e.derived.of<ColumnSums>([&] { return ColumnSums{sum_columns(e)}; }).sums;
 }
+
+void ask_mean_rows(const Attention& e) { parts_of(e); }
 
 std::vector<MeanRow> mean_rows(const Attention& e, const RowSums& sums) {
     return e.derived.of<MeanRows>([&] { return MeanRows{find_mean_rows(e, sums)}; }).rows;
@@ -103,13 +133,16 @@ namespace {
 /// does not depend on the memory of a run.
 constexpr Index largest_product = Index{1} << 21, fewest_columns = 128;
 
+Index columns_of_chunk(Index heads, Index n, Index d) {
+    return std::min(d, std::max(fewest_columns, largest_product / std::max<Index>(1, heads * n)));
+}
+
 /// |Pi2 P X|_F^2 of each head.  X is centred first: for rows that sum to 1, Pi2 P X = Pi2 P Pi2 X
 /// exactly, and similar tokens cause no cancellation.  Cost: 2 h n^2 d flops; memory h n
 /// times a chunk of columns.
 std::vector<Wide> products_by_columns(const Attention& e, const RowSums& sums) {
     const Index h = e.op.heads(), n = e.op.tokens(), d = e.input.cols();
-    const Index chunk =
-        std::min(d, std::max(fewest_columns, largest_product / std::max<Index>(1, h * n)));
+    const Index chunk = columns_of_chunk(h, n, d);
     const int exponent = exponent_of(e.input);
     const Tensor x = without_exponent(e.input, exponent);
     const Tensor centred = cast(subtract_column_mean(cast(x, Type::f64)), e.op.type());
@@ -131,9 +164,66 @@ std::vector<Wide> products_by_columns(const Attention& e, const RowSums& sums) {
     return squares;
 }
 
+/// |Pi2 P X|_F^2 of each head of all samples, from X centred first or as it is: that of each chunk
+/// of columns, `StateMoments::centred` of the heads.
+struct ProductsByColumns {
+    mutable std::vector<Later<std::vector<StateMoments>>> chunks;
+    std::vector<int> exponents;
+};
+struct OfCentred : ProductsByColumns {};
+struct OfInput : ProductsByColumns {};
+
+template <class Found>
+Found ask_products(const Attention& e) {
+    const Index samples = e.input.batch(), heads = e.op.heads(), n = e.op.tokens(),
+                d = e.input.cols(), rows = heads / samples * n;
+    const Index chunk = columns_of_chunk(heads / samples, n, d);
+    Found found;
+    found.exponents = exponents_of(e.input);
+    Tensor x = without_exponents(e.input, found.exponents);
+    if (std::is_same_v<Found, OfCentred>) x = subtract_column_mean(cast(x, Type::f64));
+    x = cast(x, e.op.type());
+    const Tensor p = contiguous(e.op.matrix()).reshape({samples, rows, n});
+    for (Index first = 0; first < d; first += chunk) {
+        const Index count = std::min(chunk, d - first);
+        const Tensor y = matmul(p, x.col_range(first, count)).reshape({heads, n, count});
+        found.chunks.push_back(y.backend().state_moments(std::span(&y.view(), 1)));
+    }
+    return found;
+}
+
+template <class Found>
+std::vector<Wide> squares_by(const Attention& e) {
+    const auto [found, sample] = of_all_samples<Found>(e, ask_products<Found>);
+    std::vector<Wide> squares(slot(e.op.heads()), 0);
+    for (auto& chunk : found->chunks) {
+        const auto heads = of_sample(chunk.get(), sample, e.op.heads());
+        for (std::size_t k = 0; k < squares.size(); ++k) squares[k] += heads[k].centred;
+    }
+    for (Wide& sum : squares) sum = std::ldexp(sum, 2 * found->exponents[slot(sample)]);
+    return squares;
+}
+
+void ask_products_on_device(const Attention& e, const RowSums& sums) {
+    if (sums.any_stochastic()) of_all_samples<OfCentred>(e, ask_products<OfCentred>);
+    if (!sums.all_stochastic()) of_all_samples<OfInput>(e, ask_products<OfInput>);
+}
+
+/// As `products_by_columns`, of all samples at once.
+std::vector<Wide> products_on_device(const Attention& e, const RowSums& sums) {
+    std::vector<Wide> squares, of_input;
+    if (sums.any_stochastic()) squares = squares_by<OfCentred>(e);
+    if (!sums.all_stochastic()) of_input = squares_by<OfInput>(e);
+    if (squares.empty()) return of_input;
+    for (std::size_t k = 0; k < of_input.size(); ++k)
+        if (!sums.stochastic(Index(k))) squares[k] = of_input[k];
+    return squares;
+}
+
 /// |Pi2 P X|_F^2 of each head: from the token spread, which jac_k_fro needs too, where that is
 /// certain; else by columns.
 std::vector<Wide> centred_products(const Attention& e, const RowSums& sums) {
+    if (whole_on_device(e)) return products_on_device(e, sums);
     if (!has_token_spread(e) || e.op.structure().causal || !sums.all_stochastic())
         return products_by_columns(e, sums);
     const TokenSpread& tokens = token_spread(e);
@@ -169,7 +259,11 @@ class Mixing final : public Probe {
         if (why_not)
             return emit_undefined(out, settings_, e.layer, e.op.heads(),
                                   {"omega", "mu1", "mu2", "est_mu"}, why_not);
-        const StateMoments x = state_moments(e.input);
+        const bool products = settings_.wants("mu2") || settings_.wants("est_mu");
+        ask_moments(e);
+        ask_mean_rows(e);
+        if (products && whole_on_device(e)) ask_products_on_device(e, sums_);
+        const StateMoments& x = input_moments(e);
         const std::vector<MeanRow> mean = mean_rows(e, sums_);
         const Rounding errors(e.input.type(), settings_.state_rounding);
         emit_omegas(e, mean, x, errors, out);
@@ -178,7 +272,7 @@ class Mixing final : public Probe {
                        ? errors.undefined()
                        : root_ratio(mean[k].whole, x.mean_part, "Pi1 X = 0");
         });
-        if (!settings_.wants("mu2") && !settings_.wants("est_mu")) return;
+        if (!products) return;
         const std::vector<Wide> centred = centred_products(e, sums_);
         emit_each(out, settings_, e.layer, "mu2", e.op.heads(), [&](std::size_t k) {
             // P X has the errors of P, too, relative to |P| |Pi2 X|.
@@ -212,7 +306,7 @@ class Mixing final : public Probe {
     /// heads' means of m_i.
     void emit_estimate(const Attention& e, const std::vector<MeanRow>& mean,
                        const std::vector<Wide>& centred, Sink& out) const {
-        const StateMoments r = state_moments(e.residual);
+        const StateMoments& r = residual_moments(e);
         const Rounding errors(e.residual.type(), settings_.state_rounding);
         const bool hidden =
             errors.hides(r.mean_part, r.squared) || errors.hides(r.centred, r.squared);

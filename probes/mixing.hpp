@@ -23,6 +23,9 @@ const Tensor& column_sums(const Attention& e);
 /// exactly. Cost: one pass over P and O(h n d).
 std::vector<MeanRow> mean_rows(const Attention& e, const RowSums& sums);
 
+/// Asks a device for what `mean_rows` reads, of all samples at once, and does not wait.
+void ask_mean_rows(const Attention& e);
+
 /// omega = |e^T P Pi2 X| / |e^T X| of each head.  [TSE] (12)
 /// Undefined when e^T X = 0 or the rows do not sum to 1.
 std::vector<Value> omegas(const std::vector<MeanRow>& rows, const StateMoments& x,

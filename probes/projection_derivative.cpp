@@ -74,6 +74,13 @@ void fill_norm(LogitFactor& factor, const Tensor& raw, double eps) {
     }
 }
 
+bool is_consecutive(const Projections& p, Index n) {
+    bool found = !p.frequency.empty();
+    for (Index i = 1; i < n && found; ++i)
+        found = p.position[slot(i)] == p.position[slot(i - 1)] + 1;
+    return found;
+}
+
 LogitFactor make_factor(const Projections& projections, const Tensor& raw, const Tensor& weight) {
     LogitFactor factor;
     factor.heads = raw.batch();
@@ -87,9 +94,7 @@ LogitFactor make_factor(const Projections& projections, const Tensor& raw, const
             factor.cosine.push_back(std::cos(angle));
             factor.sine.push_back(std::sin(angle));
         }
-    factor.consecutive = factor.pairs > 0;
-    for (Index i = 1; i < factor.n && factor.consecutive; ++i)
-        factor.consecutive = projections.position[slot(i)] == projections.position[slot(i - 1)] + 1;
+    factor.consecutive = is_consecutive(projections, factor.n);
     factor.normed = weight.defined();
     factor.layer = projections.norm_is_layer;
     if (!factor.normed) return factor;
@@ -113,6 +118,26 @@ std::pair<Index, bool> LogitFactor::pair_of(Index column) const {
 LogitFactor query_factor(const Projections& p) { return make_factor(p, p.q_raw, p.q_norm); }
 LogitFactor key_factor(const Projections& p) { return make_factor(p, p.k_raw, p.k_norm); }
 
+bool uses_gram(const Projections& p, Index n, Index d) {
+    return n < 2 * d || (is_consecutive(p, n) && !p.k_norm.defined() && n <= most_distances);
+}
+
+double query_work(const Projections& p, Index heads, Index n) {
+    const double products = p.q_norm.defined() ? 6.5 : 3;
+    return products * 2 * double(heads) * double(n) * double(p.q_raw.cols());
+}
+
+double key_work(const Projections& p, Index heads, Index n, Index d) {
+    constexpr double reads = 6;  // the cost of a memory-bound multiplication, in flops
+    const bool gram = uses_gram(p, n, d), normed = p.k_norm.defined();
+    if (is_consecutive(p, n) && !normed && gram)
+        return reads * double(n) * double(n) * double(heads);
+    const auto pairs = Index(p.frequency.size());
+    const double row = gram ? 2 * double(n) * double(n) : 4 * double(n) * double(d);
+    const double classes = gram ? double(pairs + 1) : double(2 * pairs + 1);
+    return row * double(heads) * (normed ? double(p.k_raw.cols()) : classes);
+}
+
 Rows rows_of(const AttentionOperator& op, Index first, Index count) {
     const RowBlock block = op.rows(first, count);
     const Visible& visible = block.visible;
@@ -120,13 +145,12 @@ Rows rows_of(const AttentionOperator& op, Index first, Index count) {
         visible.everything()
             ? block.p.cols()
             : std::max<Index>(1, *std::max_element(visible.last.begin(), visible.last.end()));
-    const auto cut = [&](const Tensor& t) {
-        return cast(contiguous(t.col_range(0, cols)), Type::f64);
-    };
-    const Tensor p = cut(block.p);
+    const auto cut = [&](const Tensor& t) { return contiguous(t.col_range(0, cols)); };
+    const Tensor own = cut(block.p), p = cast(own, Type::f64);
     const bool same = block.slope.view().data == block.p.view().data;  // softmax: the slope is P
-    Rows rows{first, count, cols, p, same ? p : cut(block.slope), block.divided, {}};
-    rows.exponents = exponents_of(rows.slope);
+    const Tensor slope = same ? own : cut(block.slope);
+    Rows rows{first, count, cols, p, same ? p : cast(slope, Type::f64), block.divided, {}};
+    rows.exponents = exponents_of(slope);
     rows.slope = without_exponents(rows.slope, rows.exponents);
     return rows;
 }
@@ -157,11 +181,6 @@ QueryDerivative::QueryDerivative(const Tensor& input, const Projections& project
         }
     }
     features_ = on(backend, {k_.batch(), k_.rows(), factor_.w + pairs}, features);
-}
-
-double QueryDerivative::work(Index heads, Index n) const {
-    const double products = factor_.normed ? 6.5 : 3;
-    return products * 2 * double(heads) * double(n) * double(factor_.w);
 }
 
 namespace {
@@ -285,8 +304,7 @@ KeyDerivative::KeyDerivative(const Tensor& input, const Projections& projections
     q_ = near_one(stretched(projections, projections.q), exponent_);
     x_ = near_one(input, exponent_);
     const Index n = x_.rows();
-    const bool distances = factor_.consecutive && !factor_.normed && n <= most_distances;
-    has_gram_ = n < 2 * x_.cols() || distances;
+    has_gram_ = uses_gram(projections, n, x_.cols());
     input_squares_ = row_sum(square(x_)).reshape({1, 1, n});
     if (factor_.normed) {
         shadow_ = on(backend, {factor_.heads, n, factor_.w}, factor_.shadow);
@@ -302,15 +320,6 @@ const Tensor& KeyDerivative::gram() const {
 /// Does y_ik . y_il depend on the distance of k and l only?
 bool KeyDerivative::by_distance() const {
     return factor_.consecutive && !factor_.normed && has_gram_;
-}
-
-/// By the sizes alone, so that every device selects the same rows.
-double KeyDerivative::work(Index heads, Index n) const {
-    constexpr double reads = 6;  // the cost of a memory-bound multiplication, in flops
-    if (by_distance()) return reads * double(n) * double(n) * double(heads);
-    const double row = has_gram_ ? 2 * double(n) * double(n) : 4 * double(n) * double(x_.cols());
-    const double classes = has_gram_ ? double(factor_.pairs + 1) : double(2 * factor_.pairs + 1);
-    return row * double(heads) * (factor_.normed ? double(factor_.w) : classes);
 }
 
 Tensor KeyDerivative::host_row(const std::vector<double>& values) const {

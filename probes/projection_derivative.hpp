@@ -60,6 +60,12 @@ LogitFactor key_factor(const Projections& projections);
 /// Tokens up to which rotated keys are differentiated by a Gram matrix of the tokens.
 constexpr Index most_distances = 4096;
 
+/// Whether jac_k_fro of n tokens of d features is found by their Gram matrix.
+bool uses_gram(const Projections& projections, Index n, Index d);
+/// Flops of one row of all heads, by the sizes alone, so that every device selects the same rows.
+double query_work(const Projections& projections, Index heads, Index n);
+double key_work(const Projections& projections, Index heads, Index n, Index d);
+
 /// |dP_i/dW_Q|^2 of rows.
 class QueryDerivative {
   public:
@@ -68,7 +74,6 @@ class QueryDerivative {
     /// a norm or a rotation stands between.
     std::optional<std::vector<RowSpread::Sum>> sums(const Attention& e) const;
     RowNorms norms(const Rows& rows) const;
-    double work(Index heads, Index n) const;  ///< flops of one row of all heads
 
   private:
     LogitFactor factor_;
@@ -85,7 +90,6 @@ class KeyDerivative {
     KeyDerivative(const Tensor& input, const Projections& projections);
     std::optional<std::vector<RowSpread::Sum>> sums(const Attention& e) const;
     RowNorms norms(const Rows& rows) const;
-    double work(Index heads, Index n) const;
 
   private:
     struct Weighted;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "block_sums.hpp"
 #include "projection_derivative.hpp"
 #include "row_spread.hpp"
 #include "tsdiag/intervals.hpp"
@@ -21,22 +22,27 @@ constexpr Index largest_block = Index{1} << 17;
 
 /// The selected rows.
 struct Plan {
-    Index block = 0;
-    std::vector<Index> first;
+    std::vector<RowRange> blocks;
     bool all = false;
 };
 
-Plan plan(const AttentionOperator& op, double work_per_row, double largest_work) {
+/// Of `heads` heads, by the sizes of one sample.
+Plan plan(const AttentionOperator& op, Index heads, double work_per_row, double largest_work) {
     const Index n = op.tokens();
-    const Index affordable = Index(std::max(1.0, std::min(double(n), largest_work / work_per_row)));
+    const double seen = op.structure().causal ? 0.5 : 1;  // of the columns, on average
+    const double rows = largest_work / (work_per_row * seen);
+    const Index affordable = Index(std::max(1.0, std::min(double(n), rows)));
     Plan p;
     p.all = affordable >= n || n <= 4 * sampled_block;
-    p.block = p.all ? std::clamp<Index>(largest_block / std::max<Index>(1, op.heads() * n), 1, n)
-                    : sampled_block;
-    const Index count = p.all ? (n + p.block - 1) / p.block
-                              : std::clamp<Index>(affordable / p.block, 2, n / p.block - 1);
-    for (Index t = 0; t < count; ++t)
-        p.first.push_back(p.all ? t * p.block : (2 * t + 1) * (n - p.block) / (2 * count));
+    const Index block = p.all
+                            ? std::clamp<Index>(largest_block / std::max<Index>(1, heads * n), 1, n)
+                            : sampled_block;
+    const Index count =
+        p.all ? (n + block - 1) / block : std::clamp<Index>(affordable / block, 2, n / block - 1);
+    for (Index t = 0; t < count; ++t) {
+        const Index first = p.all ? t * block : (2 * t + 1) * (n - block) / (2 * count);
+        p.blocks.push_back({first, std::min(block, n - first)});
+    }
     return p;
 }
 
@@ -69,28 +75,39 @@ Value root(const Sums& s, Index n, bool all) {
     return v;
 }
 
-template <class Derivative>
-std::vector<Value> jacobian_norms(const Attention& e, double largest_work) {
-    const AttentionOperator& op = e.op;
-    const Index h = op.heads(), n = op.tokens();
-    if (n == 1 && op.structure().row_stochastic)  // P is 1, whatever its logit
-        return std::vector<Value>(std::size_t(h), Value(0));
-    const Derivative derivative(e.input, *e.projections);
-    const double seen = op.structure().causal ? 0.5 : 1;  // of the columns, on average
-    const Plan chosen = plan(op, derivative.work(h, n) * seen, largest_work);
-    auto heads = std::vector<Sums>(std::size_t(h));
-    if (const auto whole = chosen.all ? derivative.sums(e) : std::nullopt) {
-        std::vector<Value> values;
-        for (const RowSpread::Sum& sum : *whole)
-            values.push_back(root({{sum.value}, double(n), sum.gross}, n, true));
-        return values;
+struct OfQuery {
+    static constexpr std::string_view name = "jac_q_fro";
+    using Derivative = QueryDerivative;
+    static constexpr auto sums_later = query_sums_later;
+    static double work(const Attention& e, Index heads) {
+        return query_work(*e.projections, heads, e.op.tokens());
     }
-    for (const Index first : chosen.first) {
-        const Index count = std::min(chosen.block, n - first);
-        const RowNorms norms = derivative.norms(rows_of(op, first, count));
+};
+
+struct OfKey {
+    static constexpr std::string_view name = "jac_k_fro";
+    using Derivative = KeyDerivative;
+    static constexpr auto sums_later = key_sums_later;
+    static double work(const Attention& e, Index heads) {
+        return key_work(*e.projections, heads, e.op.tokens(), e.input.cols());
+    }
+};
+
+template <class Of>
+std::vector<Sums> sums_of(const Attention& e, const Plan& chosen) {
+    const Index h = e.op.heads(), n = e.op.tokens();
+    const typename Of::Derivative derivative(e.input, *e.projections);
+    auto heads = std::vector<Sums>(slot(h));
+    if (const auto whole = chosen.all ? derivative.sums(e) : std::nullopt) {
+        for (std::size_t k = 0; k < heads.size(); ++k)
+            heads[k] = {{(*whole)[k].value}, double(n), (*whole)[k].gross};
+        return heads;
+    }
+    for (const auto& [first, count] : chosen.blocks) {
+        const RowNorms norms = derivative.norms(rows_of(e.op, first, count));
         for (std::size_t k = 0; k < heads.size(); ++k) {
             Wide sum = 0;
-            for (std::size_t i = k * std::size_t(count); i < (k + 1) * std::size_t(count); ++i) {
+            for (std::size_t i = k * slot(count); i < (k + 1) * slot(count); ++i) {
                 sum += norms.value[i];
                 heads[k].gross += norms.gross[i];
             }
@@ -98,10 +115,63 @@ std::vector<Value> jacobian_norms(const Attention& e, double largest_work) {
             heads[k].rows += double(count);
         }
     }
+    return heads;
+}
+
+/// Of all samples of a device.
+template <class Of>
+struct SumsOfSamples {
+    std::optional<BlockSums> sums;
+};
+
+/// Asks a device for them, and does not wait.
+template <class Of>
+std::pair<const SumsOfSamples<Of>*, Index> ask(const Attention& e, const Plan& chosen) {
+    return of_all_samples<SumsOfSamples<Of>>(e, [&](const Attention& all) {
+        return SumsOfSamples<Of>{Of::sums_later(all, chosen.blocks)};
+    });
+}
+
+std::vector<Sums> own_sums(const BlockSums& all, Index sample, Index heads, const Plan& chosen) {
+    const Index blocks = std::ssize(chosen.blocks);
+    auto out = std::vector<Sums>(slot(heads));
+    for (Index k = 0; k < heads; ++k)
+        for (Index b = 0; b < blocks; ++b) {
+            const RowSpread::Sum sum = all.of(sample * heads + k, b, blocks);
+            Sums& own = out[slot(k)];
+            own.blocks.push_back(sum.value);
+            own.gross += sum.gross;
+            own.rows += double(chosen.blocks[slot(b)].count);
+        }
+    return out;
+}
+
+/// Whether the heads of all samples are differentiated at once.
+bool at_once(const Attention& e) { return !e.op.backend().host_memory() && e.op.memory() == 0; }
+
+/// P is 1, whatever its logit.
+bool is_constant(const Attention& e) {
+    return e.op.tokens() == 1 && e.op.structure().row_stochastic;
+}
+
+template <class Of>
+std::vector<Value> jacobian_norms(const Attention& e, double largest_work) {
+    const Index h = e.op.heads(), n = e.op.tokens();
+    if (is_constant(e)) return std::vector<Value>(slot(h), Value(0));
+    const Plan chosen = plan(e.op, h, Of::work(e, h), largest_work);
+    std::vector<Sums> heads;
+    if (at_once(e))
+        if (const auto [found, sample] = ask<Of>(e, chosen); found->sums)
+            heads = own_sums(*found->sums, sample, h, chosen);
+    if (heads.empty()) heads = sums_of<Of>(e, chosen);
     std::vector<Value> values;
     for (const Sums& s : heads) values.push_back(root(s, n, chosen.all));
     return values;
 }
+
+struct WhyNoSlope {
+    std::string reason;
+};
 
 class ProjectionJacobians final : public Probe {
   public:
@@ -109,10 +179,13 @@ class ProjectionJacobians final : public Probe {
 
     void on_attention(const Attention& e, Sink& out) override {
         const std::string why_not = reason(e);
-        if (settings_.wants("jac_q_fro"))
-            emit(e, "jac_q_fro", why_not, jacobian_norms<QueryDerivative>, out);
-        if (settings_.wants("jac_k_fro"))
-            emit(e, "jac_k_fro", why_not, jacobian_norms<KeyDerivative>, out);
+        if (why_not.empty() && at_once(e) && !is_constant(e)) {
+            ask_moments(e);
+            ask_for<OfQuery>(e);
+            ask_for<OfKey>(e);
+        }
+        emit<OfQuery>(e, why_not, out);
+        emit<OfKey>(e, why_not, out);
     }
 
   private:
@@ -124,11 +197,21 @@ class ProjectionJacobians final : public Probe {
         const Structure known = e.op.structure();
         if (known.factors || !known.constant_terms)
             return "P is not a function of the logits scale q k^T only";
-        return no_slope(e.op.rows(0, 1));
+        const auto [found, sample] = of_all_samples<WhyNoSlope>(
+            e, [](const Attention& all) { return WhyNoSlope{no_slope(all.op.rows(0, 1))}; });
+        return found->reason;
     }
 
-    void emit(const Attention& e, std::string_view metric, const std::string& why_not,
-              std::vector<Value> (*norms)(const Attention&, double), Sink& out) const {
+    template <class Of>
+    void ask_for(const Attention& e) const {
+        if (!settings_.wants(Of::name)) return;
+        const Index h = e.op.heads();
+        ask<Of>(e, plan(e.op, h, Of::work(e, h), settings_.largest_work));
+    }
+
+    template <class Of>
+    void emit(const Attention& e, const std::string& why_not, Sink& out) const {
+        if (!settings_.wants(Of::name)) return;
         const auto all = [&](const Value& value) {
             return std::vector<Value>(std::size_t(e.op.heads()), value);
         };
@@ -137,12 +220,13 @@ class ProjectionJacobians final : public Probe {
             heads = all(undefined(why_not));
         } else {
             // Both are of differences of tokens.
-            const StateMoments x = state_moments(e.input);
+            const StateMoments& x = input_moments(e);
             const Rounding errors(e.input.type(), settings_.state_rounding);
-            heads = errors.hides(x.centred, x.squared) ? all(errors.undefined())
-                                                       : norms(e, settings_.largest_work);
+            heads = errors.hides(x.centred, x.squared)
+                        ? all(errors.undefined())
+                        : jacobian_norms<Of>(e, settings_.largest_work);
         }
-        emit_heads(out, settings_, e.layer, metric, heads);
+        emit_heads(out, settings_, e.layer, Of::name, heads);
     }
 
     ProbeSettings settings_;

@@ -228,7 +228,9 @@ class Spectrum final : public Probe {
         if (!settings_.wants("est1")) return;
         if (why_no_est1) return emit_no_est1(e, out, why_no_est1);
 
-        const std::vector<Value> omega = omegas(mean_rows(e, sums_), state_moments(e.input), sums_);
+        ask_moments(e);
+        ask_mean_rows(e);
+        const std::vector<Value> omega = omegas(mean_rows(e, sums_), input_moments(e), sums_);
         std::vector<Value> heads;
         double mean_part = 0, centred_part = 0, count = 0;
         for (std::size_t k = 0; k < delta.size(); ++k) {

@@ -15,6 +15,47 @@ Place attention_place(Index layer, Index head) {
     return {.step = -1, .layer = layer, .stage = "attn", .head = head, .tensor = {}};
 }
 
+namespace {
+
+/// Of the states of all samples, X and then R.
+struct MomentsOfSamples {
+    mutable Later<std::vector<StateMoments>> found;
+    Index residual = 0;  ///< place of the first R: 0 where it is X
+};
+
+const MomentsOfSamples& moments_of(const Attention& e, Index& sample) {
+    const auto [found, own] = of_all_samples<MomentsOfSamples>(e, [](const Attention& all) {
+        const bool same =
+            !all.residual.defined() || (all.residual.view().data == all.input.view().data &&
+                                        all.residual.shape() == all.input.shape());
+        std::vector<Tensor> states{all.input.detached()};
+        if (!same) states.push_back(all.residual.detached());
+        return MomentsOfSamples{state_moments_later(std::move(states)),
+                                same ? 0 : all.input.batch()};
+    });
+    sample = own;
+    return *found;
+}
+
+}  // namespace
+
+const StateMoments& input_moments(const Attention& e) {
+    Index sample = 0;
+    const MomentsOfSamples& all = moments_of(e, sample);
+    return all.found.get()[slot(sample)];
+}
+
+const StateMoments& residual_moments(const Attention& e) {
+    Index sample = 0;
+    const MomentsOfSamples& all = moments_of(e, sample);
+    return all.found.get()[slot(all.residual + sample)];
+}
+
+void ask_moments(const Attention& e) {
+    Index sample = 0;
+    moments_of(e, sample);
+}
+
 Value narrow(Wide x) {
     const auto y = double(x);
     if (std::isfinite(x) && !std::isfinite(y)) return undefined("beyond the range of float64");

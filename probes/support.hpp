@@ -3,8 +3,10 @@
 #include <initializer_list>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tsdiag/attention.hpp"
@@ -34,6 +36,31 @@ inline std::string no_slope(const RowBlock& block) {
     if (!block.why_no_slope.empty()) return std::string(block.why_no_slope);
     return "P given without its logits or its activation";
 }
+
+/// What `find(attention)` gives of all samples that a device holds together, found by the first
+/// that asks, and which of them e is; of e alone, sample 0, where it is alone or the device lacks
+/// memory for all.  `Found` is a type of its own, as of `Derived`.
+template <class Found, class Find>
+std::pair<const Found*, Index> of_all_samples(const Attention& e, const Find& find) {
+    if (e.together) try {
+            return {&e.together->derived.of<Found>([&] { return find(*e.together); }), e.sample};
+        } catch (const OutOfMemory&) {
+            note_shortage("attentions of samples were measured one by one");
+        }
+    return {&e.derived.of<Found>([&] { return find(e); }), 0};
+}
+
+/// The numbers of the heads of sample `sample`, `size` of them.
+template <class T>
+std::span<const T> of_sample(const std::vector<T>& all, Index sample, Index size) {
+    return std::span(all).subspan(slot(sample * size), slot(size));
+}
+
+/// The moments of X and of R, which is defined.  On a device those of all samples are found at
+/// once: `ask_moments` asks for them and does not wait.
+const StateMoments& input_moments(const Attention& e);
+const StateMoments& residual_moments(const Attention& e);
+void ask_moments(const Attention& e);
 
 /// f of value and bounds; f is monotone.
 template <class F>

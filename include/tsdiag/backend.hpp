@@ -221,6 +221,8 @@ class Backend {
     virtual Later<std::vector<Survey>> survey(View a) const = 0;  ///< of each batch
     /// max_ij sum_k |a_ik - a_jk| of each batch, to the last bit as `largest_row_distance`.
     virtual Later<std::vector<double>> row_distances(View a) const = 0;
+    /// The elements of a in (batch, row, col) order.
+    virtual Later<std::vector<double>> numbers_of(View a) const = 0;
     /// Of each symmetric matrix of a stack a (b, n, n) in float64, which is overwritten, a
     /// tridiagonal one Q^T A Q: its n diagonal elements and the n - 1 beside them.  On a device n
     /// is at most `most_tridiagonal`.

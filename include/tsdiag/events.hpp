@@ -96,6 +96,10 @@ struct Attention {
     const char* why_no_estimate = nullptr;
     bool channels = false;  ///< P is over channels (AttentionSpec::channels), `op.tokens()` of them
     Derived derived = {};
+    /// On a device: the attention of all samples as one, X and R (samples, n, d) and the heads of
+    /// each sample in turn, and which of them this is; null: it is alone.
+    const Attention* together = nullptr;
+    Index sample = 0;
 };
 
 /// The routing of one layer and sample with a mixture of experts (ExpertsSpec), as it is applied.

@@ -132,7 +132,8 @@ Later<RowStatistics> row_totals_later(const Tensor& p, const Tensor& slope, bool
                                       Index first, const Visible& visible);
 Later<std::vector<StateMoments>> state_moments_later(std::vector<Tensor> xs);
 std::vector<Wide> squared_norms(std::span<const Tensor> xs);
-std::vector<double> largest_moduli(const Tensor& x);  ///< max |x| of each batch
+Later<std::vector<double>> to_host_later(const Tensor& x);  ///< its elements, as `to_host`
+std::vector<double> largest_moduli(const Tensor& x);        ///< max |x| of each batch
 /// e with 2^e <= max |x| < 2^(e + 1), -1000 <= e <= 1000: 2^-e x is safe to square.  0 where x = 0
 /// or is not finite.
 int exponent_of(double largest);

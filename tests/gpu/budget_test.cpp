@@ -290,6 +290,49 @@ INSTANTIATE_TEST_SUITE_P(
                            {.kernels = 22, .products = 18, .allocations = 42, .down = 304}}),
     [](const auto& test) { return test.param.name; });
 
+/// Metrics of the mixing of tokens and of derivatives of P, whose heads are those of all samples.
+const std::vector<std::string> of_all_heads = {"omega",  "mu1",       "mu2",
+                                               "est_mu", "jac_q_fro", "jac_k_fro"};
+
+class EveryAttention : public testing::TestWithParam<const char*> {};
+
+TEST_P(EveryAttention, IsAskedForAllSamplesAtOnce) {
+    const auto counted = [](Index samples) {
+        return of_a_layer([&](Index layers) {
+            const Drawn drawn(fmt::format("{},layers={}", GetParam(), layers));
+            const Model model = drawn.model();
+            const std::vector<Input> in = inputs(samples, 12, drawn.drawn.spec.width);
+            RunOptions options;
+            options.probes = of_all_heads;
+            options.batch = samples;
+            return asked([&] {
+                NoSink sink;
+                measure(model, in, {}, options, device(), Type::f32, sink);
+            });
+        });
+    };
+    const auto [two, all_of_two] = counted(2);
+    const auto [eight, all_of_eight] = counted(8);
+    const std::string text = text_of(all_of_two) + "eight samples:\n" + text_of(all_of_eight);
+    EXPECT_EQ(eight.kernels, two.kernels) << text;
+    EXPECT_EQ(eight.products, two.products) << text;
+    EXPECT_EQ(eight.allocations, two.allocations) << text;
+    EXPECT_EQ(eight.downloads, two.downloads) << text;
+    EXPECT_LE(eight.downloads, 3) << "statistics, mixing, derivatives\n" << text;
+    EXPECT_EQ(eight.uploads, 0) << text;
+    EXPECT_LE(eight.waits, 1) << text;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Families, EveryAttention,
+    testing::Values("bert-base,d=16,heads=2,ffn=32,vocab=9",
+                    "gpt2,d=16,heads=2,ffn=32,vocab=9",                              // causal
+                    "qwen3-0.6b,d=16,heads=4,kv_heads=4,ffn=32,vocab=9,tokens=16"),  // q/k norm
+    [](const auto& test) {
+        const std::string name = test.param;
+        return name.substr(0, name.find_first_of("-,."));
+    });
+
 Index copied_of(Index tokens, const char* metric) {
     return probed(2, 3, {metric}, "auto", tokens).at("bytes down");
 }
@@ -518,18 +561,18 @@ TEST(Roofline, CountsProductsAndKnowsEveryKernel) {
     EXPECT_EQ(gpu::least_seconds("download", {1, 40, 0, 0}, limits), 8);
 }
 
-/// Three samples that go through the layers together have the numbers of the CPU, where each goes
-/// alone.
+/// Three samples that go through the layers together, as those of one length do, have the numbers
+/// of the CPU, where each goes alone.
 class EveryModel : public testing::TestWithParam<const char*> {};
 
-TEST_P(EveryModel, HasTheNumbersOfTheCpu) {
-    const RandomModel drawn = random_model(GetParam());
+void expect_numbers_of_the_cpu(const char* text, const std::vector<Index>& lengths) {
+    const RandomModel drawn = random_model(text);
     const auto table_of = [&](const Backend& backend) {
         const Model model(drawn.spec, random_weights(drawn, Rng(1), backend, Type::f64), backend,
                           Type::f64);
-        std::vector<Input> in(3);
+        std::vector<Input> in(lengths.size());
         for (std::size_t s = 0; s < in.size(); ++s)
-            in[s].hidden = random_tensor(backend, {1, 12, drawn.spec.width}, Type::f64,
+            in[s].hidden = random_tensor(backend, {1, lengths[s], drawn.spec.width}, Type::f64,
                                          Law::uniform, Rng(s + 2), -1, 2);
         RunOptions options;
         options.probes = {"all"};
@@ -546,15 +589,22 @@ TEST_P(EveryModel, HasTheNumbersOfTheCpu) {
     EXPECT_GT(all.numbers, 200);
 }
 
+TEST_P(EveryModel, HasTheNumbersOfTheCpu) { expect_numbers_of_the_cpu(GetParam(), {12, 12, 12}); }
+
+TEST_P(EveryModel, HasThoseOfSamplesOfSeveralLengths) {
+    expect_numbers_of_the_cpu(GetParam(), {12, 9, 12});
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Families, EveryModel,
     testing::Values("bert-base,d=16,heads=2,ffn=32,layers=2,vocab=9",
                     "gpt2,d=16,heads=2,ffn=32,layers=2,vocab=9",
+                    "qwen3-0.6b,d=16,heads=4,kv_heads=2,ffn=32,layers=2,vocab=9,tokens=16",
                     "post-norm,d=16,heads=2,ffn=32,layers=2,attention=relu",
                     "pre-norm,d=16,heads=2,ffn=32,layers=2,attention=linear"),
     [](const auto& test) {
         std::string name = std::string(test.param).substr(0, std::string(test.param).find(','));
-        std::erase_if(name, [](char c) { return c == '-'; });
+        std::erase_if(name, [](char c) { return c == '-' || c == '.'; });
         return name;
     });
 

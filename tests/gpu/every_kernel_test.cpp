@@ -824,6 +824,28 @@ TEST_P(EveryKernel, DistancesOfRowsAreThoseOfTheCpuToTheLastBit) {
     EXPECT_EQ(device().row_distances(equal.view()).get(), std::vector<double>(2, 0.0));
 }
 
+TEST_P(EveryKernel, ElementsAreCopiedWithOtherNumbers) {
+    for (const Index cols : {1, 4, 7}) {
+        const Both a = drawn({3, 5, cols}, GetParam(), 1), b = drawn({2, 1, 3}, GetParam(), 2);
+        const Tensor part = a.device.row_range(1, 3);
+        const auto ask = [&] {
+            return std::tuple(to_host_later(part), to_host_later(b.device),
+                              device().squared_norms(std::vector{b.device.view()}));
+        };
+        std::get<0>(ask()).get();  // as above
+        const std::size_t before = gpu::requests()["download"].count;
+        auto [some, all, norms] = ask();
+        EXPECT_EQ(some.get(), a.host.row_range(1, 3).to_host<double>()) << cols;
+        EXPECT_EQ(all.get(), b.host.to_host<double>()) << cols;
+        EXPECT_NEAR(norms.get()[0], double(squared_norm(b.host)), 1e-12 * norms.get()[0]);
+        if (gpu::emulated) {
+            EXPECT_EQ(gpu::requests()["download"].count, before + 1);
+        }
+        EXPECT_EQ(to_host_later(a.host.row_range(1, 3)).get(), some.get());
+    }
+    EXPECT_TRUE(to_host_later(zeros(device(), {0, 2, 3}, GetParam())).get().empty());
+}
+
 TEST(SymmetricEigenvalues, OfAStackAreThoseOfTheCpu) {
     std::string why;
     if (gpu::count_devices(why) == 0) GTEST_SKIP() << why;

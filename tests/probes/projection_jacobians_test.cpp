@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
 
-#include "../../probes/projection_derivative.hpp"
+#include "../../probes/block_sums.hpp"
 #include "by_hand.hpp"
 #include "tsdiag/intervals.hpp"
 
@@ -172,6 +176,83 @@ TEST_P(ProjectionJacobians, AgreeWithDifferences) {
     }
 }
 
+/// Two samples as one attention, as on a device.
+struct TwoSamples {
+    Setting all[2];
+    Projections own[2], together;
+    Tensor x;
+    std::unique_ptr<AttentionOperator> op;
+
+    explicit TwoSamples(const Case& c, double size = 1) : all{Setting(c), Setting(c)} {
+        all[1].x = gaussian(c.n, c.d, 7, 0.3);
+        for (double& v : all[1].x.a) v *= size;
+        for (const int s : {0, 1}) own[s] = all[s].project(all[s].wq, all[s].wk);
+        together = own[0];
+        for (Tensor Projections::*t :
+             {&Projections::q, &Projections::k, &Projections::q_raw, &Projections::k_raw})
+            together.*t = concat_batches(std::vector{own[0].*t, own[1].*t});
+        x = concat_batches(std::vector{tensor(all[0].x), tensor(all[1].x)});
+        op = all[0].attend(together);
+    }
+
+    /// The sums of the blocks of both samples are those of `Derivative`, of each sample alone.
+    template <class Derivative>
+    void expect_sums(const std::optional<probe::BlockSums>& sums,
+                     std::span<const probe::RowRange> blocks) const {
+        ASSERT_TRUE(sums);
+        const Index heads = all[0].c.heads;
+        for (const Index s : {0, 1}) {
+            const Derivative derivative(tensor(all[s].x), own[s]);
+            const auto alone = all[s].attend(own[s]);
+            for (std::size_t b = 0; b < blocks.size(); ++b) {
+                const auto [first, count] = blocks[b];
+                const probe::RowNorms rows = derivative.norms(probe::rows_of(*alone, first, count));
+                for (Index k = 0; k < heads; ++k) {
+                    Wide value = 0, gross = 0;
+                    for (Index i = k * count; i < (k + 1) * count; ++i) {
+                        value += rows.value[std::size_t(i)];
+                        gross += rows.gross[std::size_t(i)];
+                    }
+                    const probe::RowSpread::Sum found =
+                        sums->of(s * heads + k, Index(b), Index(blocks.size()));
+                    EXPECT_LE(std::abs(found.value - value), 1e-12 * gross) << s << ' ' << k;
+                    EXPECT_LE(std::abs(found.gross - gross), 1e-12 * gross) << s << ' ' << k;
+                }
+            }
+        }
+    }
+    Attention event() const {
+        return {.op = *op, .input = x, .residual = x, .projections = &together};
+    }
+};
+
+TEST_P(ProjectionJacobians, OfSamplesTogetherAreThoseOfEachAlone) {
+    const Case& c = GetParam();
+    const TwoSamples two(c);
+    const Attention e = two.event();
+    const std::vector<probe::RowRange> blocks{{0, 1}, {1, c.n - 1}};
+    two.expect_sums<probe::QueryDerivative>(probe::query_sums_later(e, blocks), blocks);
+    two.expect_sums<probe::KeyDerivative>(probe::key_sums_later(e, blocks), blocks);
+}
+
+TEST(ProjectionJacobiansTogether, KeepTheScaleOfEachSample) {
+    const std::vector<probe::RowRange> blocks{{0, 5}};
+    for (const double size : {1e-120, 1e60}) {
+        const TwoSamples two({.name = "", .heads = 4, .rotated = 2}, size);
+        const Attention e = two.event();
+        two.expect_sums<probe::QueryDerivative>(probe::query_sums_later(e, blocks), blocks);
+        two.expect_sums<probe::KeyDerivative>(probe::key_sums_later(e, blocks), blocks);
+    }
+}
+
+TEST(ProjectionJacobiansTogether, AreRefusedWhereSquaresOfANormMayOverflow) {
+    const std::vector<probe::RowRange> blocks{{0, 5}};
+    const TwoSamples two({.name = "", .norm = Case::rms}, 1e60);
+    const Attention e = two.event();
+    EXPECT_FALSE(probe::query_sums_later(e, blocks));
+    EXPECT_FALSE(probe::key_sums_later(e, blocks));
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Cases, ProjectionJacobians,
     testing::Values(
@@ -306,9 +387,7 @@ Looked looked(const Setting& setting, double rows) {
     const auto op = std::make_shared<Watched>(setting.attend(p));
     ProbeSettings settings;
     const double seen = setting.c.causal ? 0.5 : 1;  // of the columns
-    settings.largest_work =
-        rows * seen *
-        probe::QueryDerivative(tensor(setting.x), p).work(setting.c.heads, setting.c.n);
+    settings.largest_work = rows * seen * probe::query_work(p, setting.c.heads, setting.c.n);
     const Table t = measure("projection_jacobians",
                             {.op = op, .input = tensor(setting.x), .projections = &p}, settings);
     std::vector<std::pair<Index, Index>> blocks = op->asked;
@@ -405,8 +484,8 @@ TEST(ProjectionJacobiansWork, IsThatOfTheProductsOfARow) {
                                        .position = std::vector<double>(std::size_t(n), 1)});
                 const double w = 4, d = 6, pairs = double(rotated) / 2, tokens = double(n);
                 const Projections p = setting.project(setting.wq, setting.wk);
-                const double query = probe::QueryDerivative(tensor(setting.x), p).work(4, n) / 4,
-                             key = probe::KeyDerivative(tensor(setting.x), p).work(4, n) / 4;
+                const double query = probe::query_work(p, 4, n) / 4,
+                             key = probe::key_work(p, 4, n, setting.c.d) / 4;
                 // Squares of keys, and keys twice; with a norm the products of rotated pairs, and
                 // one or two projected-out vectors.
                 const double more =
@@ -433,7 +512,7 @@ TEST(ProjectionJacobiansWork, ByDistanceIsThatOfThePairsOfTokens) {
     const auto work = [](Index n, Index heads, Index rotated) {
         const Setting setting({.name = "", .n = n, .heads = heads, .rotated = rotated});
         const Projections p = setting.project(setting.wq, setting.wk);
-        return probe::KeyDerivative(tensor(setting.x), p).work(heads, n);
+        return probe::key_work(p, heads, n, setting.c.d);
     };
     const double one = work(50, 2, 2);
     EXPECT_GE(one, 2 * 50.0 * 50 * 2) << "a multiplication and an addition each";

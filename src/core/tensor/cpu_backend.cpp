@@ -651,6 +651,16 @@ class CpuBackend final : public Backend {
                     [&](Index b) { out[std::size_t(b)] = largest_row_distance(of_batch(a, b)); });
         return out;
     }
+    Later<std::vector<double>> numbers_of(View a) const override {
+        auto all = std::vector<double>(std::size_t(a.shape.count()));
+        typed(a, [&]<class T>(T) {
+            auto at = all.begin();
+            for (Index b = 0; b < a.shape.batch; ++b)
+                for (Index r = 0; r < a.shape.rows; ++r)
+                    at = std::copy_n(a.row<T>(b, r), a.shape.cols, at);
+        });
+        return all;
+    }
     Later<std::vector<double>> tridiagonals(View a) const override {
         const Index n = a.shape.rows;
         std::vector<double> out(std::size_t(a.shape.batch * std::max<Index>(0, 2 * n - 1)));

@@ -120,6 +120,10 @@ std::vector<Wide> squared_norms(std::span<const Tensor> xs) {
     return out;
 }
 
+Later<std::vector<double>> to_host_later(const Tensor& x) {
+    return x.backend().numbers_of(x.view());
+}
+
 std::vector<double> row_norms(const Tensor& x) {
     const Tensor wide = cast(x.detached(), Type::f64);
     std::vector<int> powers(std::size_t(x.batch() * x.rows()), 0);

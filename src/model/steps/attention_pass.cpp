@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "attention.hpp"
@@ -104,7 +105,21 @@ class Pass final : public AttentionPass {
     }
 
     void emit() override {
-        for (PendingAttention& pending : pending_) emit(pending);
+        std::optional<Attention> all;
+        if (together_.op)
+            all.emplace(
+                event(*together_.op, together_.projections, together_.input, together_.residual));
+        if (all) all->memory *= double(samples_);
+        for (PendingAttention& pending : pending_) {
+            if (samples_ > 1) run_.observer->begin_sample(run_.first + pending.sample);
+            Attention one =
+                event(*pending.op, pending.projections, pending.input, pending.residual);
+            one.together = all ? &*all : nullptr;
+            one.sample = pending.sample;
+            run_.observer->on_attention(one);
+            pending = {};
+        }
+        together_ = {};
     }
 
   private:
@@ -112,6 +127,12 @@ class Pass final : public AttentionPass {
     struct PendingAttention {
         Index sample;
         std::unique_ptr<AttentionOperator> op;
+        Projections projections;
+        Tensor input, residual;
+    };
+    /// That of all samples, whose operator those of `pending_` hold; null: there is none.
+    struct SharedInput {
+        const AttentionOperator* op = nullptr;
         Projections projections;
         Tensor input, residual;
     };
@@ -217,6 +238,7 @@ class Pass final : public AttentionPass {
         std::unique_ptr<AttentionOperator> op;
         Tensor output = applied({all}, 0, emits ? &op : nullptr, samples_);
         if (!emits) return output;
+        together_ = {op.get(), all.projections, all.x, residual};
         std::vector<std::unique_ptr<AttentionOperator>> own =
             of_each_sample(std::move(op), samples_);
         for (Index s = 0; s < samples_; ++s) {
@@ -319,21 +341,19 @@ class Pass final : public AttentionPass {
         return norm ? "P V is normalised" : nullptr;
     }
 
-    void emit(PendingAttention& pending) {
-        if (samples_ > 1) run_.observer->begin_sample(run_.first + pending.sample);
-        run_.observer->on_attention(
-            {.layer = run_.layer,
-             .op = *pending.op,
-             .input = pending.input,
-             .residual = pending.residual,
-             .projections = has_projections() ? &pending.projections : nullptr,
-             .a2 = run_.a2,
-             .memory = map_memory(),
-             .pre_norm =
-                 b_.placement == NormPlacement::pre || b_.placement == NormPlacement::parallel,
-             .why_no_estimate = why_no_estimate(),
-             .channels = spec_.channels});
-        pending = {};
+    Attention event(const AttentionOperator& op, const Projections& projections,
+                    const Tensor& input, const Tensor& residual) const {
+        return {.layer = run_.layer,
+                .op = op,
+                .input = input,
+                .residual = residual,
+                .projections = has_projections() ? &projections : nullptr,
+                .a2 = run_.a2,
+                .memory = map_memory(),
+                .pre_norm =
+                    b_.placement == NormPlacement::pre || b_.placement == NormPlacement::parallel,
+                .why_no_estimate = why_no_estimate(),
+                .channels = spec_.channels};
     }
 
     const AttentionStep& step_;
@@ -345,6 +365,7 @@ class Pass final : public AttentionPass {
     Index samples_;
     std::vector<HeadGroup> groups_;
     std::vector<PendingAttention> pending_;
+    SharedInput together_;
 };
 
 }  // namespace
