@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "mixing.hpp"
+#include "tsdiag/error.hpp"
 #include "tsdiag/linalg.hpp"
 #include "tsdiag/ops.hpp"
 
@@ -17,7 +18,7 @@ double estimate(double mean_part, double centred_part, double a2) {
 }
 
 /// max_ij |P_i - P_j|_1 / 2 of each head.  Where P does not fit, it is computed for each pair of
-/// blocks of rows, which are recomputed.
+/// blocks of rows, which are recomputed.  Throws `NonFiniteError`.
 std::vector<double> coefficients(const Attention& e) {
     if (e.op.bytes() <= e.memory) return dobrushin(e.op);
     constexpr double copies = 4;  // of a block: two, and their concatenation
@@ -30,6 +31,9 @@ std::vector<double> coefficients(const Attention& e) {
     };
     for (Index i = 0; i < n; i += block) {
         const Tensor rows = contiguous(e.op.rows(i, std::min(block, n - i)).p);
+        if (first_nonfinite(rows) >= 0)  // distances need finite entries
+            throw NonFiniteError(
+                "attention matrix: an entry is not finite, so its coefficient is undefined");
         if (i == 0) take(rows);
         for (Index j = 0; j < i; j += block) take(concat_rows({e.op.rows(j, block).p, rows}));
     }

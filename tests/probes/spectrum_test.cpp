@@ -1,4 +1,7 @@
+#include <cmath>
+
 #include "by_hand.hpp"
+#include "tsdiag/error.hpp"
 #include "tsdiag/linalg.hpp"
 
 namespace tsdiag::test {
@@ -113,6 +116,18 @@ TEST(Spectrum, DobrushinIsTheSameByBlocks) {
     const Table blocks = measure("spectrum", layer);
     for (Index h : {0, 1})
         EXPECT_EQ(value(blocks, head(h), "dobrushin"), value(whole, head(h), "dobrushin"));
+}
+
+TEST(Spectrum, DobrushinNeedsAFinitePByBlocksToo) {
+    const Index n = 300;
+    Matrix p = random_attention(n, 8);
+    p(200, 7) = std::nan("");  // not of the first block
+    Layer layer = stochastic_layer({p}, gaussian(n, 2, 7, 8));
+    ProbeSettings settings;
+    settings.metrics = {"dobrushin"};
+    EXPECT_THROW(measure("spectrum", layer, settings), NonFiniteError);
+    layer.memory = 1;
+    EXPECT_THROW(measure("spectrum", layer, settings), NonFiniteError);
 }
 
 TEST(Spectrum, DobrushinOfLongInputsIsComputedWhenAskedForByName) {
