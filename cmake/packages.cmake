@@ -41,7 +41,7 @@ set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "The library and its headers.")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libtsdiag-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 set(CPACK_COMPONENT_CUDA_DESCRIPTION
-    "Computes on NVIDIA GPUs. cuBLAS and cuSOLVER of CUDA ${CUDAToolkit_VERSION_MAJOR} must be installed, by NVIDIA's packages.")
+    "Computes on NVIDIA GPUs. cuBLAS of CUDA ${CUDAToolkit_VERSION_MAJOR} must be installed, and cuSOLVER for dense eigenvalues, by NVIDIA's packages.")
 set(CPACK_DEBIAN_CUDA_PACKAGE_DEPENDS "tsdiag (= ${PROJECT_VERSION})")
 set(CPACK_COMPONENT_MPI_DESCRIPTION "Runs under mpirun and srun, as several ranks.")
 set(CPACK_DEBIAN_MPI_PACKAGE_SHLIBDEPS ON)

@@ -501,6 +501,8 @@ class DeviceBackend final : public Backend {
             return gpu::workspace(n);
         } catch (const OutOfMemory&) {
             return std::nullopt;
+        } catch (const NotAvailable&) {  // said where a problem is to be solved
+            return std::nullopt;
         }
     }
     std::optional<std::vector<std::complex<double>>> eigenvalues(View a) const override {

@@ -1,5 +1,4 @@
-#include "emulated_cusolver.hpp"
-
+#define TSDIAG_EMULATED
 #include <Eigen/Eigenvalues>
 #include <Eigen/LU>
 #include <array>
@@ -12,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "cusolver.hpp"
 #include "emulated_memory.hpp"
 #include "emulated_stream.hpp"
 #include "runtime.hpp"
@@ -21,8 +21,8 @@
 /// `Error`; workspaces must have been asked for with the same arguments before and are overwritten,
 /// as is the matrix; the workspace on the host is used when the stream gets there.
 ///
-/// TSDIAG_EMULATED_SOLVER imitates failures: "full", no memory for the library; "unsolved", no
-/// convergence; "rough", eigenvalues that are off by 1e-4.
+/// TSDIAG_EMULATED_SOLVER imitates failures: "missing", the library is not installed; "full", no
+/// memory for it; "unsolved", no convergence; "rough", eigenvalues that are off by 1e-4.
 namespace {
 
 using tsdiag::Error;
@@ -286,3 +286,19 @@ cusolverStatus_t cusolverDnXgetrs(cusolverDnHandle_t handle, cusolverDnParams_t 
     return CUSOLVER_STATUS_SUCCESS;
 }
 }
+
+namespace tsdiag::gpu {
+
+const Cusolver& cusolver() {
+    if (said("missing")) throw no_cusolver("it is not there", "0.0");
+    static const Cusolver functions = [] {
+        Cusolver all;
+#define TSDIAG_TAKE(name) all.name = &cusolverDn##name
+        TSDIAG_EACH_OF_CUSOLVER(TSDIAG_TAKE);
+#undef TSDIAG_TAKE
+        return all;
+    }();
+    return functions;
+}
+
+}  // namespace tsdiag::gpu

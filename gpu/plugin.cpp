@@ -37,29 +37,27 @@ void require_works(const Backend& backend) {
     if (drawn != 1) throw Error("a kernel that should have given 1 gave " + std::to_string(drawn));
 }
 
+/// Throws `NotAvailable` where the device cannot be used.
 const Backend& opened(int index, Products products) {
     static std::mutex mutex;
     static auto& all =
         *new std::map<std::pair<int, Products>, std::unique_ptr<Backend>>();  // never destroyed
     const std::lock_guard lock(mutex);
-    std::unique_ptr<Backend>& backend = all[{index, products}];
-    if (!backend) {
-        std::unique_ptr<Backend> made = make_backend(index, products);
-        require_works(*made);
-        backend = std::move(made);
-    }
-    return *backend;
+    if (const auto found = all.find({index, products}); found != all.end()) return *found->second;
+    std::string reason;
+    const int count = count_devices(reason);
+    if (count > 0 && (index < 0 || index >= count))
+        reason = "the devices are numbered from 0 to " + std::to_string(count - 1);
+    if (reason.empty()) reason = why_no_code(TSDIAG_TARGETS, name_of(index), capability(index));
+    if (!reason.empty()) throw NotAvailable(reason);
+    std::unique_ptr<Backend> made = make_backend(index, products);
+    require_works(*made);
+    return *all.emplace(std::pair{index, products}, std::move(made)).first->second;
 }
 
 const Backend* open(int index, Products products, char* why, std::size_t size) {
     try {
-        std::string reason;
-        const int count = count_devices(reason);
-        if (count > 0 && (index < 0 || index >= count))
-            reason = "the devices are numbered from 0 to " + std::to_string(count - 1);
-        if (reason.empty()) reason = why_no_code(TSDIAG_TARGETS, name_of(index), capability(index));
-        if (reason.empty()) return &opened(index, products);
-        tell(why, size, reason);
+        return &opened(index, products);
     } catch (const std::exception& error) {
         tell(why, size, error.what());
     }

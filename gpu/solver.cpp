@@ -1,10 +1,5 @@
 #include "solver.hpp"
 
-#ifdef TSDIAG_EMULATED
-#include "emulated_cusolver.hpp"
-#else
-#include <cusolverDn.h>
-#endif
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,6 +7,7 @@
 #include <limits>
 
 #include "array.hpp"
+#include "cusolver.hpp"
 #include "handles.hpp"
 #include "kernels.hpp"
 
@@ -42,16 +38,16 @@ struct Library {
 
 Library create() {
     Library made;
-    cusolverStatus_t status = cusolverDnCreate(&made.handle);
+    cusolverStatus_t status = cusolver().Create(&made.handle);
     if (status != CUSOLVER_STATUS_SUCCESS) {  // cached blocks may hold its memory
         trim();
-        status = cusolverDnCreate(&made.handle);
+        status = cusolver().Create(&made.handle);
     }
     require(status, "cusolverDnCreate");
     made.stream = new_stream();
-    require(cusolverDnSetStream(made.handle, static_cast<cudaStream_t>(made.stream)),
+    require(cusolver().SetStream(made.handle, static_cast<cudaStream_t>(made.stream)),
             "cusolverDnSetStream");
-    require(cusolverDnCreateParams(&made.parameters), "cusolverDnCreateParams");
+    require(cusolver().CreateParams(&made.parameters), "cusolverDnCreateParams");
     return made;
 }
 
@@ -82,26 +78,26 @@ struct Sizes {
 Sizes sizes_of_geev(const Library& library, Index n, const double* a = nullptr,
                     const double* w = nullptr) {
     Sizes out;
-    require(cusolverDnXgeev_bufferSize(library.handle, library.parameters, no_vectors, no_vectors,
-                                       n, CUDA_R_64F, a, n, CUDA_R_64F, w, CUDA_R_64F, nullptr, n,
-                                       CUDA_R_64F, nullptr, n, CUDA_R_64F, &out.on_device,
-                                       &out.on_host),
+    require(cusolver().Xgeev_bufferSize(library.handle, library.parameters, no_vectors, no_vectors,
+                                        n, CUDA_R_64F, a, n, CUDA_R_64F, w, CUDA_R_64F, nullptr, n,
+                                        CUDA_R_64F, nullptr, n, CUDA_R_64F, &out.on_device,
+                                        &out.on_host),
             "Xgeev_bufferSize");
     return out;
 }
 Sizes sizes_of_syevd(const Library& library, Index n, const double* a = nullptr,
                      const double* w = nullptr) {
     Sizes out;
-    require(cusolverDnXsyevd_bufferSize(library.handle, library.parameters, no_vectors, lower_half,
-                                        n, CUDA_R_64F, a, n, CUDA_R_64F, w, CUDA_R_64F,
-                                        &out.on_device, &out.on_host),
+    require(cusolver().Xsyevd_bufferSize(library.handle, library.parameters, no_vectors, lower_half,
+                                         n, CUDA_R_64F, a, n, CUDA_R_64F, w, CUDA_R_64F,
+                                         &out.on_device, &out.on_host),
             "Xsyevd_bufferSize");
     return out;
 }
 Sizes sizes_of_getrf(const Library& library, Index n, const Complex* a = nullptr) {
     Sizes out;
-    require(cusolverDnXgetrf_bufferSize(library.handle, library.parameters, n, n, CUDA_C_64F, a, n,
-                                        CUDA_C_64F, &out.on_device, &out.on_host),
+    require(cusolver().Xgetrf_bufferSize(library.handle, library.parameters, n, n, CUDA_C_64F, a, n,
+                                         CUDA_C_64F, &out.on_device, &out.on_host),
             "Xgetrf_bufferSize");
     return out;
 }
@@ -163,10 +159,10 @@ class Inverse {
             gpu::affine(diagonal, diagonal, 1, part == re ? -theta.real() : -theta.imag());
         }
         const Workspace work("Xgetrf", sizes_of_getrf(library_, n, factors_.data()));
-        library_.finish(cusolverDnXgetrf(library_.handle, library_.parameters, n, n, CUDA_C_64F,
-                                         factors_.data(), n, pivots_.data(), CUDA_C_64F,
-                                         work.device.data(), work.size.on_device, work.host.data(),
-                                         work.size.on_host, work.info.data()),
+        library_.finish(cusolver().Xgetrf(library_.handle, library_.parameters, n, n, CUDA_C_64F,
+                                          factors_.data(), n, pivots_.data(), CUDA_C_64F,
+                                          work.device.data(), work.size.on_device, work.host.data(),
+                                          work.size.on_host, work.info.data()),
                         "Xgetrf");
         exists_ = work.succeeded();
     }
@@ -178,10 +174,10 @@ class Inverse {
         to_device(vector_.data(), x.data(), x.size() * sizeof(Complex));
         const Array<int> info(1);
         synchronise();
-        library_.finish(cusolverDnXgetrs(library_.handle, library_.parameters,
-                                         adjoint ? CUBLAS_OP_C : CUBLAS_OP_N, n_, 1, CUDA_C_64F,
-                                         factors_.data(), n_, pivots_.data(), CUDA_C_64F,
-                                         vector_.data(), n_, info.data()),
+        library_.finish(cusolver().Xgetrs(library_.handle, library_.parameters,
+                                          adjoint ? CUBLAS_OP_C : CUBLAS_OP_N, n_, 1, CUDA_C_64F,
+                                          factors_.data(), n_, pivots_.data(), CUDA_C_64F,
+                                          vector_.data(), n_, info.data()),
                         "Xgetrs");
         if (const int found = info.host().front(); found != 0)
             throw Error(fmt::format("cuSOLVER: parameter {} of Xgetrs is wrong", -found));
@@ -245,10 +241,10 @@ std::optional<std::vector<Complex>> eigenvalues(double* a, Index n) {
     const Array<double> w(std::size_t(2 * n));  // real parts, then imaginary ones
     const Workspace work("Xgeev", sizes_of_geev(library, n, a, w.data()));
     library.finish(
-        cusolverDnXgeev(library.handle, library.parameters, no_vectors, no_vectors, n, CUDA_R_64F,
-                        a, n, CUDA_R_64F, w.data(), CUDA_R_64F, nullptr, n, CUDA_R_64F, nullptr, n,
-                        CUDA_R_64F, work.device.data(), work.size.on_device, work.host.data(),
-                        work.size.on_host, work.info.data()),
+        cusolver().Xgeev(library.handle, library.parameters, no_vectors, no_vectors, n, CUDA_R_64F,
+                         a, n, CUDA_R_64F, w.data(), CUDA_R_64F, nullptr, n, CUDA_R_64F, nullptr, n,
+                         CUDA_R_64F, work.device.data(), work.size.on_device, work.host.data(),
+                         work.size.on_host, work.info.data()),
         "Xgeev");
     if (!work.succeeded()) return std::nullopt;
     const std::vector<double> parts = w.host();
@@ -262,10 +258,10 @@ std::optional<std::vector<double>> symmetric_eigenvalues(double* a, Index n) {
     const Library library = handle_of_thread(create);
     const Array<double> w{std::size_t(n)};
     const Workspace work("Xsyevd", sizes_of_syevd(library, n, a, w.data()));
-    library.finish(cusolverDnXsyevd(library.handle, library.parameters, no_vectors, lower_half, n,
-                                    CUDA_R_64F, a, n, CUDA_R_64F, w.data(), CUDA_R_64F,
-                                    work.device.data(), work.size.on_device, work.host.data(),
-                                    work.size.on_host, work.info.data()),
+    library.finish(cusolver().Xsyevd(library.handle, library.parameters, no_vectors, lower_half, n,
+                                     CUDA_R_64F, a, n, CUDA_R_64F, w.data(), CUDA_R_64F,
+                                     work.device.data(), work.size.on_device, work.host.data(),
+                                     work.size.on_host, work.info.data()),
                    "Xsyevd");
     if (!work.succeeded()) return std::nullopt;
     return w.host();

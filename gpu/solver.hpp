@@ -7,7 +7,8 @@
 
 /// Dense eigenvalue problems of one n x n matrix on the selected device, by cuSOLVER.  Matrices are
 /// contiguous and in float64.  The library is column-major, so it sees transposes, which have the
-/// same eigenvalues and the same condition numbers.  Throws `OutOfMemory`.
+/// same eigenvalues and the same condition numbers.  Throws `OutOfMemory`, and `NotAvailable` where
+/// the library is not installed.
 namespace tsdiag::gpu {
 
 /// Bytes on the device that each of the functions below takes at most beside a, a copy of it

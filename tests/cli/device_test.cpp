@@ -326,16 +326,20 @@ TEST(Device, SamplesGoThroughALayerTogether) {
     EXPECT_EQ(together, one);
 }
 
-/// run.json of a run with dense spectra, on the device and on the CPU.
+/// A run with spectra, dense ones unless told otherwise, on the device or on the CPU.
+Finished with_spectra(const TemporaryDirectory& folder, const char* device,
+                      std::vector<std::string> environment, const char* spectra = "dense") {
+    environment.push_back(plugin(emulated_plugin()));
+    return tsdiag(folder,
+                  {"probe", "random:post-norm,d=8,heads=2,layers=1,ffn=9", "--tokens", "12",
+                   "--dtype", "f64", "--probes", "lambda2_abs,delta", "--spectra", spectra,
+                   "--no-report", "--device", device, "-o", device},
+                  std::move(environment));
+}
+/// run.json of one with dense spectra.
 Json solved(const TemporaryDirectory& folder, const char* device,
             std::vector<std::string> environment) {
-    environment.push_back(plugin(emulated_plugin()));
-    const Finished found =
-        tsdiag(folder,
-               {"probe", "random:post-norm,d=8,heads=2,layers=1,ffn=9", "--tokens", "12", "--dtype",
-                "f64", "--probes", "lambda2_abs,delta", "--spectra", "dense", "--no-report",
-                "--device", device, "-o", device},
-               std::move(environment));
+    const Finished found = with_spectra(folder, device, std::move(environment));
     EXPECT_EQ(found.code, 0) << found.err;
     return Json::parse(read_file(folder.path() / device / "run.json"), "run.json");
 }
@@ -375,6 +379,19 @@ TEST(Device, SaysWhatTheHostSolvedInItsPlace) {
                         HasSubstr("a dense spectrum was found on the host, 4 times"));
         }
     }
+}
+
+TEST(Device, NeedsItsSolverOnlyWhereItSolvesDensely) {
+    const std::vector<std::string> missing = {"TSDIAG_EMULATED_SOLVER=missing"};
+    TemporaryDirectory folder;
+    const Finished refused = with_spectra(folder, "cuda", missing);
+    EXPECT_EQ(refused.code, 3);
+    EXPECT_THAT(refused.err, HasSubstr("cuSOLVER, which finds dense eigenvalues on a device"));
+    EXPECT_THAT(refused.err, HasSubstr("install it from CUDA"));
+    EXPECT_EQ(std::count(refused.err.begin(), refused.err.end(), '\n'), 1) << refused.err;
+    EXPECT_THAT(names_in(folder.path()), IsEmpty());
+    const Finished iterated = with_spectra(folder, "cuda", missing, "arnoldi");
+    EXPECT_EQ(iterated.code, 0) << iterated.err;
 }
 
 TEST(Device, SaysHowFarRoundedProductsAreOff) {

@@ -123,7 +123,7 @@ if(TARGET tsdiag_cuda)
     target_include_directories(gpu_device_tests PRIVATE ${gpu_sources} ${CMAKE_CURRENT_SOURCE_DIR}
         ${PROJECT_SOURCE_DIR}/src)
     target_link_libraries(gpu_device_tests PRIVATE GTest::gtest_main fmt::fmt OpenMP::OpenMP_CXX CUDA::cudart_static
-        CUDA::cublas CUDA::cusolver)
+        CUDA::cublas ${CMAKE_DL_LIBS})
     target_compile_options(gpu_device_tests PRIVATE -Wall -Wextra -Wshadow)
     tsdiag_use_parts(gpu_device_tests core attention)
     add_test(NAME gpu_device_tests COMMAND gpu_device_tests --gtest_brief=1)

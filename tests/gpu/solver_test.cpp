@@ -311,6 +311,12 @@ TEST_F(FailingLibrary, IsNoticed) {
         EXPECT_THROW(dense_eigenvalue(a), OutOfMemory);
         EXPECT_THROW(dense_norm(a), OutOfMemory);
     }
+    {
+        const Failing missing("missing");
+        EXPECT_FALSE(device().dense_workspace(12));
+        EXPECT_THROW(dense_eigenvalue(a), NotAvailable);
+        EXPECT_THROW(dense_norm(a), NotAvailable);
+    }
     // Eigenvalues that are off are not eigenvalues: the residual tells.
     const Failing rough("rough");
     const Estimate found = *dense_eigenvalue(a);

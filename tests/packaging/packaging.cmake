@@ -21,7 +21,8 @@ run(${CMAKE_COMMAND} --build ${WORK}/consumer --config ${CONFIG})
 run(${WORK}/consumer/consumer)
 run(${WORK}/prefix/bin/tsdiag --version)
 
-# The device library is opened from another folder than it was built in: it must still find cuBLAS.
+# The device library is opened from another folder than it was built in: it must still find cuBLAS, and does not load
+# cuSOLVER, which it opens when it needs it.
 file(GLOB library ${WORK}/prefix/lib/tsdiag/libtsdiag_cuda.so)
 if(CUDA_LIBRARIES)
     execute_process(COMMAND readelf -d ${library} OUTPUT_VARIABLE dynamic COMMAND_ERROR_IS_FATAL ANY)
@@ -33,6 +34,9 @@ if(CUDA_LIBRARIES)
         OUTPUT_VARIABLE libraries COMMAND_ERROR_IS_FATAL ANY)
     if(NOT libraries MATCHES "libcublas\\.so[^\n]*=> /" OR libraries MATCHES "not found")
         message(FATAL_ERROR "${library}: cannot find its libraries:\n${libraries}")
+    endif()
+    if(libraries MATCHES "libcusolver|libcusparse|libnvJitLink")
+        message(FATAL_ERROR "${library}: loads cuSOLVER or what it needs at once:\n${libraries}")
     endif()
 elseif(library)
     message(FATAL_ERROR "${library}: was installed by a build without CUDA")
