@@ -76,11 +76,13 @@ class EffectiveRank final : public Probe {
     bool by_name_;
 };
 
-/// Copies and workspace of Eigen's BDCSVD; larger ones only if requested by name.
+/// Copies and workspace of Eigen's BDCSVD; larger ones only if requested by name.  On a device of
+/// all samples their states in float64, Gram matrices and tridiagonal forms.
 MetricBytes svd_bytes(const MetricSizes& s) {
-    const double rank = std::min({s.tokens, s.width, double(largest_side)});
-    return {.work = s.tokens * s.width * (5 * sizeof(double) + s.element) +
-                    4 * rank * rank * sizeof(double)};
+    constexpr double wide = sizeof(double);
+    const double side = std::min(s.tokens, s.width), rank = std::min(side, double(largest_side));
+    return {.work = s.tokens * s.width * (5 * wide + s.element) + 4 * rank * rank * wide,
+            .of_sample = wide * (s.tokens * s.width + side * side + 2 * side)};
 }
 
 constexpr Metric effective_rank_metrics[] = {

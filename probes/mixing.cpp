@@ -109,7 +109,8 @@ std::vector<MeanRow> mean_rows(const Attention& e, const RowSums& sums) {
 MetricBytes mixing_bytes(const MetricSizes& s) {
     const double n = s.tokens, d = s.width;
     const double columns = std::min(d, std::max(128.0, double(1 << 21) / (s.heads * n)));
-    return {.work = s.rows + 4 * n * d * sizeof(double) + 2 * s.heads * n * columns * s.element};
+    const double work = s.rows + 4 * n * d * sizeof(double) + 2 * s.heads * n * columns * s.element;
+    return {.work = work, .of_sample = work};
 }
 
 std::vector<Value> omegas(const std::vector<MeanRow>& rows, const StateMoments& x,

@@ -239,15 +239,16 @@ double block_bytes(const MetricSizes& s) {
     return 12 * std::max(double(1 << 17), 8 * s.heads * s.tokens) * sizeof(double);
 }
 MetricBytes query_bytes(const MetricSizes& s) {
-    return {.work = 6 * s.tokens * s.columns * sizeof(double) + block_bytes(s)};
+    const double work = 6 * s.tokens * s.columns * sizeof(double) + block_bytes(s);
+    return {.work = work, .of_sample = work};
 }
 MetricBytes key_bytes(const MetricSizes& s) {
     const double n = s.tokens, d = s.width;
     const bool gram = n < 2 * d || (s.rotated && !s.normed && n <= double(most_distances));
     const double grams = !gram ? 0 : s.rotated && s.normed ? 3 : 1;
-    return {
-        .work = (4 * n * s.columns + 2 * n * d + grams * n * n) * sizeof(double) + block_bytes(s),
-        .shared = token_spread_bytes(s)};
+    const double work =
+        (4 * n * s.columns + 2 * n * d + grams * n * n) * sizeof(double) + block_bytes(s);
+    return {.work = work, .shared = token_spread_bytes(s), .of_sample = work};
 }
 
 constexpr Metric projection_jacobians_metrics[] = {

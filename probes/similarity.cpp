@@ -176,8 +176,9 @@ class Similarity final : public Probe {
 MetricBytes norm_bytes(const MetricSizes& s) {
     constexpr double vectors = 640;
     const double rank = std::min(s.tokens, s.width), beside = 2 * std::min(rank, vectors);
-    return {.work =
-                s.tokens * s.width * (sizeof(double) + s.element) + beside * rank * sizeof(double)};
+    const double work =
+        s.tokens * s.width * (sizeof(double) + s.element) + beside * rank * sizeof(double);
+    return {.work = work, .of_sample = work};
 }
 
 constexpr Metric similarity_metrics[] = {

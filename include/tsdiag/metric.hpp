@@ -45,6 +45,9 @@ struct MetricBytes {
     double work = 0;
     /// Of all metrics that have this, while the attention of a layer is measured.
     double shared = 0;
+    /// Of each sample of a batch on a device, where all of them are computed at once; of one sample
+    /// at most `work`.
+    double of_sample = 0;
     double vectors = 0;  ///< of an iteration, where P is not kept
 };
 

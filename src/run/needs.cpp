@@ -57,6 +57,7 @@ MetricBytes bytes_of_metrics(const RunSizes& s) {
         const MetricBytes one = metric->bytes(sizes);
         most.work = std::max(most.work, one.work);
         most.shared = std::max(most.shared, one.shared);
+        most.of_sample = std::max(most.of_sample, one.of_sample);
         most.vectors = std::max(most.vectors, one.vectors);
     }
     return most;
@@ -175,8 +176,8 @@ BatchPlan batch_plan(const RunSizes& s, Index wanted, double memory, bool device
     const double rows = device ? 16384 : 1024, share = 0.25;
     const double n = double(s.tokens), side = side_of(s);
     const double p = double(s.heads) * side * side * double(s.bytes);
-    const double metrics = device ? bytes_of_metrics(s).work : 0;  // of all samples at once
-    const double one = p + states_of_a_layer(s) + double(s.maps) * side * side * wide + metrics;
+    const double one = p + states_of_a_layer(s) + double(s.maps) * side * side * wide +
+                       (device ? bytes_of_metrics(s).of_sample : 0);
     const double most = wanted > 0 ? double(wanted) : std::ceil(rows / n);
     BatchPlan out;
     out.samples =

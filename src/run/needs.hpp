@@ -47,8 +47,8 @@ double left_for_rows(const RunSizes& sizes, const MemoryNeeds& needs, double mem
                      const Backend& backend);
 
 /// The batch size, and what then remains of `memory` for row blocks and P of one sample: `wanted`,
-/// or, if that is 0, enough samples for efficient products; fewer where their P and layer states
-/// do not fit into a quarter of the memory.
+/// or, if that is 0, enough samples for efficient products; fewer where their P, layer states and,
+/// on a device, what metrics hold of all of them at once do not fit into a quarter of the memory.
 struct BatchPlan {
     Index samples = 1;
     double memory = 0;

@@ -15,6 +15,7 @@
 #include "device_backend.hpp"
 #include "emulated_stream.hpp"
 #include "requests.hpp"
+#include "runtime.hpp"
 #include "support/table_differences.hpp"
 #include "tsdiag/families.hpp"
 #include "tsdiag/model.hpp"
@@ -375,11 +376,14 @@ std::vector<double> five_states(Index n, Index d) {
     return all;
 }
 
+const ProbeEntry& probe_named(std::string_view name) {
+    return **std::ranges::find(probes(), name, [](const ProbeEntry* e) { return e->name; });
+}
+
 /// A metric of states, which go together on a device.
 Table measured(const Backend& backend, const char* probe, ProbeSettings settings,
                const Shape& shape, std::span<const double> states, Type type) {
-    const ProbeEntry& entry =
-        **std::ranges::find(probes(), probe, [](const ProbeEntry* e) { return e->name; });
+    const ProbeEntry& entry = probe_named(probe);
     Table table;
     StatesTogether together{Tensor::from_host(backend, shape, states, type)};
     StatesTogether* const shared = backend.host_memory() ? nullptr : &together;
@@ -476,6 +480,35 @@ TEST_P(EveryType, StableRanksBesideAStateThatIsNotFiniteAreTheirOwn) {
 }
 INSTANTIATE_TEST_SUITE_P(Types, EveryType, testing::Values(Type::f32, Type::f64),
                          [](const auto& type) { return type.param == Type::f32 ? "f32" : "f64"; });
+
+TEST(EffectiveRank, OfAllSamplesTakesTheMemoryThatIsPlanned) {
+    constexpr Index samples = 8;
+    for (const Type type : {Type::f32, Type::f64})
+        for (const auto& [n, d] : {std::pair<Index, Index>{96, 64}, {64, 96}}) {
+            const Tensor x =
+                random_tensor(device(), {samples, n, d}, type, Law::normal, Rng(7), 0, 1e3);
+            const Tensor first = x.batch_range(0, 1);
+            const StateMoments moments = state_moments(first);
+            const MetricSizes sizes{
+                .tokens = double(n), .width = double(d), .element = double(bytes_of(type))};
+            const double planned = samples * find_metric("effective_rank")->bytes(sizes).of_sample;
+            const auto suffice = [&](double bytes) {
+                constexpr std::size_t page = 1 << 16;  // of numbers for the host
+                const std::size_t taken = gpu::free_bytes() - std::size_t(bytes) - page;
+                StatesTogether together{x};
+                Table table;
+                restart_shortages();
+                setenv("TSDIAG_EMULATED_TAKEN", std::to_string(taken).c_str(), 1);
+                probe_named("rank").make({})->on_hidden({0, "out", "", first, &together, 0},
+                                                        moments, table);
+                unsetenv("TSDIAG_EMULATED_TAKEN");
+                return shortages().empty();
+            };
+            EXPECT_TRUE(suffice(planned)) << n << " x " << d;
+            EXPECT_FALSE(suffice(planned / 2)) << n << " x " << d;
+        }
+    restart_shortages();
+}
 
 TEST(Training, CopiesANumberOfASampleAndNothingOfItsTokens) {
     const auto copied = [](const Requests& all) {
