@@ -293,7 +293,7 @@ const Cusolver& cusolver() {
     if (said("missing")) throw no_cusolver("it is not there", "0.0");
     static const Cusolver functions = [] {
         Cusolver all;
-#define TSDIAG_TAKE(name) all.name = &cusolverDn##name
+#define TSDIAG_TAKE(name) (all.name = &cusolverDn##name)
         TSDIAG_EACH_OF_CUSOLVER(TSDIAG_TAKE);
 #undef TSDIAG_TAKE
         return all;
