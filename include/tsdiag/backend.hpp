@@ -219,7 +219,8 @@ class Backend {
     /// Of each: the row-major index of the first NaN or infinity; -1 where all are finite.
     virtual Later<std::vector<Index>> first_nonfinite(std::span<const View> xs) const = 0;
     virtual Later<std::vector<Survey>> survey(View a) const = 0;  ///< of each batch
-    /// max_ij sum_k |a_ik - a_jk| of each batch, to the last bit as `largest_row_distance`.
+    /// max_ij sum_k |a_ik - a_jk| of each batch of a finite a, to the last bit as
+    /// `largest_row_distance`.
     virtual Later<std::vector<double>> row_distances(View a) const = 0;
     /// The elements of a in (batch, row, col) order.
     virtual Later<std::vector<double>> numbers_of(View a) const = 0;
@@ -230,10 +231,11 @@ class Backend {
     static constexpr Index most_tridiagonal = 1024;
 
     // Dense eigenvalue problems of one finite matrix a, (1, n, n) in float64, n >= 1.  A device
-    // throws `OutOfMemory` where there is no room for the workspace.
+    // throws `OutOfMemory` where there is no room for the workspace, `NotAvailable` where its
+    // library is missing.
 
     /// Bytes that each of them takes at most beside a; a device opens its library and asks it. None
-    /// where there is no memory to open it.
+    /// where it is missing, or there is no memory to open it.
     virtual std::optional<std::size_t> dense_workspace(Index n) const = 0;
 
     /// All eigenvalues, a conjugate pair one after the other; none where the iteration of a

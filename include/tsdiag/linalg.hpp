@@ -193,8 +193,9 @@ double add_normal_product(const View& rows, std::span<const double> w, double me
 /// sum_kl a_ik G_kl c_i|k-l| b_il for each row i of a, b and c (1, rows, m), G symmetric, at least
 /// m x m; all float64.  Cost 2 rows m^2 multiplications.
 std::vector<double> toeplitz_forms(const View& g, const View& a, const View& b, const View& c);
-/// max_ij sum_k |A_ik - A_jk|, accurate to rounding in double.  Cost n^2 d / 2 sums of absolute
-/// differences of bytes, which leave few pairs; n^2 d / 2 in double where all rows are equally far.
+/// max_ij sum_k |A_ik - A_jk| of a finite A, accurate to rounding in double.  Cost n^2 d / 2 sums
+/// of absolute differences of bytes, which leave few pairs; n^2 d / 2 in double where all rows are
+/// equally far.
 double largest_row_distance(const View& a);
 
 /// Of one row: sum_j p_j^2 w_j, sum_j p_j^2 t_j, sum_j p_j t_j, sum_j p_j^2, sum_j e_j u_j and
