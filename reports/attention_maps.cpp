@@ -172,6 +172,7 @@ Plot panel_of(const Map& map) {
     g.layer = map.at.layer;
     g.head = map.at.head;
     const bool channels = map.name == "channels";
+    g.tokens = !channels;
     g.row_title = channels ? "channel" : "token";
     g.col_title = channels ? "from channel" : "attends to";
     g.value_title = "P";

@@ -27,7 +27,7 @@ void name_tokens(std::vector<Figure>& figures, const RunRecord& run) {
     const Index count = std::ssize(names);
     for (Figure& figure : figures)
         for (Plot& plot : figure.panels) {
-            if (!plot.grid || plot.grid->row_title != "token" || plot.grid->rows != count ||
+            if (!plot.grid || !plot.grid->tokens || plot.grid->rows != count ||
                 plot.grid->cols != count || count > most_named)
                 continue;
             plot.grid->image = false;

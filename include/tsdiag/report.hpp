@@ -51,6 +51,7 @@ struct Grid {
     Index rows = 0, cols = 0;
     std::vector<std::optional<double>> values = {};  ///< row-major
     std::string row_title = {}, col_title = {}, value_title = {};
+    bool tokens = false;  ///< rows and columns are tokens, which the run may name
     Palette palette = Palette::sequential;
     std::optional<double> low = {}, high = {};  ///< colour limits; absent: minimum, maximum
     Index step = 1;      ///< rows and columns that one cell stands for, on the axes
