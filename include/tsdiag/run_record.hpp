@@ -70,6 +70,7 @@ class RunRecord {
     struct Checkpoint {
         std::string path = {}, origin = {}, digest = {};
         Index step = 0;
+        std::string contradiction = {};  ///< of another source of the step; empty: none
     };
     /// Of a metric of a layer over the checkpoints.
     struct Change {

@@ -22,7 +22,9 @@ namespace {
 Json member_json(const SeriesMember& member, const SeriesPart& part) {
     Json one;
     one.set("path", member.path).set("step", member.step).set("origin", member.origin);
-    return one.set("digest", part.run["digest"]).set("kept", part.kept);
+    one.set("digest", part.run["digest"]).set("kept", part.kept);
+    if (!member.contradiction.empty()) one.set("contradiction", member.contradiction);
+    return one;
 }
 
 Json changes_json(const std::vector<MetricChange>& changes) {

@@ -181,7 +181,7 @@ RunRecord::RunRecord(Json json) : json_(std::move(json)) {
     if (run["checkpoints"].is_array()) checkpoints.emplace();
     for (const Json& one : list(run["checkpoints"]))
         checkpoints->push_back({text(one["path"]), text(one["origin"]), text(one["digest"]),
-                                whole(one["step"]).value_or(0)});
+                                whole(one["step"]).value_or(0), text(one["contradiction"])});
     for (const Json& change : list(run["changes"])) changes.push_back(change_of(change));
     digest = text(run["digest"]);
     for (const Json& alarm : list(run["watch"]["alarms"]))

@@ -158,6 +158,13 @@ TEST_F(Watch, TellsOfStepsThatContradictEachOther) {
     const Finished again = once();
     EXPECT_THAT(again.err, Not(HasSubstr("is taken for")));  // once
     EXPECT_THAT(warnings(), HasSubstr(told));
+    init("run/checkpoint-800", "1");
+    fs::remove_all(folder / "run/checkpoint-200");
+    ASSERT_EQ(once().code, 0);
+    EXPECT_THAT(warnings(), HasSubstr(told));  // also where the checkpoint is gone
+    fs::remove_all(folder / "run/checkpoint-100");
+    ASSERT_EQ(once().code, 0);
+    EXPECT_THAT(warnings(), HasSubstr(told));
 }
 
 TEST_F(Watch, SeesCheckpointsAppearAndEndsCleanly) {

@@ -189,7 +189,7 @@ void Watch::restore(const std::string& settings) {
     if (!run.checkpoints) return;
     for (const RunRecord::Checkpoint& one : *run.checkpoints) {
         if (!one.digest.ends_with("-" + settings)) continue;
-        const SeriesMember member{one.path, one.step, run.unit, one.origin};
+        const SeriesMember member{one.path, one.step, run.unit, one.origin, one.contradiction};
         std::optional<SeriesPart> part = finished_part(part_folder(out_, one.step), one.digest);
         if (part) measured_[member.step] = {.member = member, .part = std::move(*part)};
     }
