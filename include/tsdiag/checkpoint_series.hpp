@@ -59,20 +59,10 @@ std::string contents_digest(const std::filesystem::path& checkpoint);
 /// threads, and the contents of the files that they name.
 std::string settings_digest(const RunOptions& options);
 
-/// Change of a metric of a layer, mean over the inputs.
-struct MetricChange {
-    std::string metric, stage;
-    Index layer = -1, from = 0, to = 0;  ///< between the first step and the last, where it is known
-    double first = 0, last = 0;
-    double error = 0;      ///< standard error of last - first, inputs assumed independent
-    bool certain = false;  ///< the intervals of all changes together exclude 0
-    Index steepest_from = 0, steepest_to = 0;  ///< neighbouring steps with the greatest difference
-    double steepest = 0;                       ///< and that difference
-};
 /// Changes of every metric per layer, without head and tensor.  The intervals are Student's with
 /// (fewest inputs - 1) degrees of freedom and hold together with `confidence`.  The inputs are the
 /// same at each step, so errors that assume independence are conservative.  Metrics with fewer than
 /// two inputs have no error and are never certain.
-std::vector<MetricChange> metric_changes(const Table& table, double confidence = 0.95);
+std::vector<RunRecord::Change> metric_changes(const Table& table, double confidence = 0.95);
 
 }  // namespace tsdiag

@@ -16,6 +16,7 @@
 #include "tsdiag/model.hpp"
 #include "tsdiag/probe.hpp"
 #include "tsdiag/profile.hpp"
+#include "tsdiag/run_record.hpp"
 #include "tsdiag/table.hpp"
 #include "tsdiag/units.hpp"
 
@@ -224,17 +225,15 @@ Json metric_schema(const Metric& metric);
 /// Parts of the work with their seconds and peak memory: `phases` of run.json.
 class Phases {
   public:
+    Phases() = default;
+    /// Goes on after those.
+    explicit Phases(std::vector<RunRecord::Phase> before) : done_(std::move(before)) {}
     void begin(std::string name);  ///< ends the one before
     void end();
     Json json() const;  ///< those that have ended
 
   private:
-    struct Phase {
-        std::string name;
-        double seconds = 0;
-        Index peak = 0;
-    };
-    std::vector<Phase> done_;
+    std::vector<RunRecord::Phase> done_;
     std::string name_;
     std::chrono::steady_clock::time_point start_;
 };

@@ -14,7 +14,8 @@
 namespace tsdiag {
 
 /// What docs/run-json.md describes, by fields; claims.json has those of them that it shares.  Who
-/// reads a description reads fields; the keys are known here and to who writes them.
+/// reads a description reads fields; the keys are known here and to who writes them.  Phases and
+/// changes are written by their own `json()`.
 ///
 ///     const RunRecord run = Json::parse(text, "run.json");
 ///     run.model.layers, run.input.tokens, run.json()
@@ -50,9 +51,10 @@ class RunRecord {
         std::optional<double> tolerance = {};
     };
     struct Training {
-        std::string model = {}, data = {}, contents = {};
-        std::optional<Index> tokens = {}, steps = {}, probe_samples = {};
-        Json all = {};  ///< every setting, in the order of the description
+        std::string model = {}, data = {}, contents = {}, loss = {};
+        std::optional<Index> tokens = {}, steps = {}, probe_every = {}, probe_samples = {};
+        std::optional<Index> seed = {};  ///< none: beyond int64, so that JSON has it rounded
+        Json all = {};                   ///< every setting, in the order of the description
     };
     /// That of an experiment.
     struct Setting {
@@ -66,19 +68,30 @@ class RunRecord {
         std::optional<double> drift = {};  ///< in standard errors
         std::vector<std::string> notes = {};
     };
+    /// A part of the work.
+    struct Phase {
+        std::string name = {};
+        double seconds = 0;
+        Index peak_memory = 0;  ///< in bytes
+
+        Json json() const;
+    };
     /// A checkpoint of a series.
     struct Checkpoint {
         std::string path = {}, origin = {}, digest = {};
         Index step = 0;
         std::string contradiction = {};  ///< of another source of the step; empty: none
     };
-    /// Of a metric of a layer over the checkpoints.
+    /// Of a metric of a layer over the checkpoints, mean over the inputs.
     struct Change {
         std::string metric = {}, stage = {};
-        Index layer = 0, from = 0, to = 0, steepest_from = 0, steepest_to = 0;
-        double first = 0, last = 0, steepest = 0;
-        std::optional<double> error = {};
-        bool certain = false;
+        Index layer = -1, from = 0, to = 0;  ///< between the first step and the last, where known
+        Index steepest_from = 0, steepest_to = 0;  ///< the steps with the greatest difference
+        double first = 0, last = 0, steepest = 0;  ///< values, and that difference
+        std::optional<double> error = {};  ///< standard, of last - first, inputs independent
+        bool certain = false;              ///< the intervals of all changes together exclude 0
+
+        Json json() const;
     };
 
     RunRecord() = default;
@@ -96,6 +109,7 @@ class RunRecord {
     std::optional<std::uint64_t> seed = {};
     std::string device = {}, dtype = {}, loss = {};
     std::optional<Index> threads = {};
+    std::vector<Phase> phases = {};
     Model model = {};
     Input input = {};
     Settings settings = {};

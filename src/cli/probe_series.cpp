@@ -49,7 +49,8 @@ int compute_units(const ProbeOptions& probe, const CheckpointSeries& series,
 /// Numbers of samples of other lengths are not those of one training.
 void require_length(const SeriesMember& member, const SeriesPart& part, const SeriesMember& first,
                     const SeriesPart& of_first) {
-    const Index own = tokens_of(part), expected = tokens_of(of_first);
+    const Index own = part.run.input.tokens.value_or(0),
+                expected = of_first.run.input.tokens.value_or(0);
     if (own != expected)
         throw UsageError(fmt::format(
             "{}: its samples have {} tokens, expected {} as those of {}; pass --tokens with a "
@@ -146,11 +147,12 @@ int run_series(const ProbeOptions& probe, const std::string& out) {
     const RunRecord run = result.run;
     const std::vector<Finding> findings = series_verdict(table, run);
     job.finish_result(probe.quiet);
+    Json::Array warnings(run.warnings.begin(), run.warnings.end());
     print_json("probe", Json()
                             .set("out", out)
                             .set("checkpoints", std::ssize(done))
                             .set("findings", findings_json(findings))
-                            .set("warnings", run.json()["warnings"]));
+                            .set("warnings", std::move(warnings)));
     if (probe.quiet) return 0;
     const auto kept = std::ranges::count_if(done, &SeriesPart::kept);
     print(fmt::format("{} checkpoints, {} {} to {}{}\n", done.size(), series.unit,

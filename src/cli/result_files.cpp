@@ -97,12 +97,12 @@ void ResultWriter::write_tables(const RunResult& result) const {
 }
 
 void ResultWriter::write_page(Json& run, const Draw& draw, bool quiet) const {
-    Json warnings = run["warnings"].is_array() ? run["warnings"] : Json(Json::Array());
+    std::vector<std::string> warnings = RunRecord(run).warnings;
     for (const std::string& line : draw(folder())) {
         if (!quiet) say("tsdiag: " + printable(line));
-        warnings.push(line);
+        warnings.push_back(line);
     }
-    run.set("warnings", std::move(warnings));
+    run.set("warnings", Json::Array(warnings.begin(), warnings.end()));
 }
 
 void ResultWriter::commit(const Json& run) {

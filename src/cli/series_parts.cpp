@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cctype>
 #include <list>
+#include <span>
 #include <unordered_map>
 
 #include "result_files.hpp"
@@ -22,22 +23,9 @@ namespace {
 Json member_json(const SeriesMember& member, const SeriesPart& part) {
     Json one;
     one.set("path", member.path).set("step", member.step).set("origin", member.origin);
-    one.set("digest", part.run["digest"]).set("kept", part.kept);
+    one.set("digest", part.run.digest).set("kept", part.kept);
     if (!member.contradiction.empty()) one.set("contradiction", member.contradiction);
     return one;
-}
-
-Json changes_json(const std::vector<MetricChange>& changes) {
-    Json::Array all;
-    for (const MetricChange& c : changes) {
-        Json one;
-        one.set("metric", c.metric).set("stage", c.stage).set("layer", c.layer);
-        one.set("from", c.from).set("to", c.to).set("first", c.first).set("last", c.last);
-        one.set("error", c.error > 0 ? Json(c.error) : Json()).set("certain", c.certain);
-        one.set("steepest_from", c.steepest_from).set("steepest_to", c.steepest_to);
-        all.push_back(one.set("steepest", c.steepest));
-    }
-    return all;
 }
 
 /// What lines name a member by: its path, or the folder that holds it where each has its own.
@@ -77,17 +65,12 @@ std::string without_place(std::string line, const std::string& place,
     return line;
 }
 
-/// Names in the lines of a part, which was measured where equal files lay, its place now.
-void move_lines(Json& holder, const std::string& from, const std::string& to) {
-    for (const char* key : {"recognised", "ignored", "defaults", "warnings"}) {
-        if (!holder[key].is_array()) continue;
-        Json::Array lines;
-        for (const Json& line : holder[key].array())
-            lines.emplace_back(line.is_string() ? Json(without_place(line.string(), from, to))
-                                                : line);
-        holder.set(key, std::move(lines));
-    }
-}
+/// The lines of a description about its model, by key.
+constexpr std::pair<const char*, std::vector<std::string> RunRecord::Model::*> model_lines[] = {
+    {"recognised", &RunRecord::Model::recognised},
+    {"ignored", &RunRecord::Model::ignored},
+    {"defaults", &RunRecord::Model::defaults},
+    {"warnings", &RunRecord::Model::warnings}};
 
 /// A line, and the members that have it.
 struct MergedLine {
@@ -118,17 +101,16 @@ std::string steps_of(const MergedLine& line, const CheckpointSeries& series) {
 
 /// The lines of all members, each once: those of some with their steps.  `lists` has one list a
 /// member, whose order is kept.
-Json::Array merged_lines(const CheckpointSeries& series, const std::vector<const Json*>& lists) {
+Json::Array merged_lines(const CheckpointSeries& series,
+                         const std::vector<std::span<const std::string>>& lists) {
     const std::vector<std::string> named = places(series);
     std::list<MergedLine> all;
     std::unordered_map<std::string, std::list<MergedLine>::iterator> by_text;  // may be 10^5 lines
     for (std::size_t i = 0; i < lists.size(); ++i) {
-        if (!lists[i]->is_array()) continue;
         // From the last line on, each before the one that follows it in its own list.
         auto at = all.end();
-        const Json::Array& lines = lists[i]->array();
-        for (std::size_t k = lines.size(); k-- > 0;) {
-            const std::string& line = lines[k].string();
+        for (std::size_t k = lists[i].size(); k-- > 0;) {
+            const std::string& line = lists[i][k];
             const std::string text = without_place(line, named[i]);
             const auto [known, is_new] = by_text.try_emplace(text, all.end());
             if (is_new) known->second = all.insert(at, {text, line, true, {}});
@@ -152,9 +134,9 @@ Json::Array merged_lines(const CheckpointSeries& series, const std::vector<const
 std::vector<std::string> unequal_lengths(const CheckpointSeries& series,
                                          const std::vector<SeriesPart>& parts) {
     std::vector<std::string> out;
-    const Index first = tokens_of(parts.front());
+    const Index first = parts.front().run.input.tokens.value_or(0);
     for (std::size_t i = 1; i < parts.size(); ++i)
-        if (const Index own = tokens_of(parts[i]); own != first)
+        if (const Index own = parts[i].run.input.tokens.value_or(0); own != first)
             out.push_back(fmt::format("{} {}: the samples have {} tokens, those of {} {} have {}",
                                       series.unit, series.members[i].step, own, series.unit,
                                       series.members.front().step, first));
@@ -163,27 +145,23 @@ std::vector<std::string> unequal_lengths(const CheckpointSeries& series,
 
 /// `model` of the last run, with what those of all members tell.
 Json model_of(const CheckpointSeries& series, const std::vector<SeriesPart>& parts) {
-    Json model = parts.back().run["model"];
-    const auto set_lines = [&](const char* key) {
-        std::vector<const Json*> lists;
-        for (const SeriesPart& part : parts) lists.push_back(&part.run["model"][key]);
+    Json model = parts.back().run.json()["model"];
+    for (const auto& [key, own] : model_lines) {
+        std::vector<std::span<const std::string>> lists;
+        for (const SeriesPart& part : parts) lists.emplace_back(part.run.model.*own);
         if (Json::Array lines = merged_lines(series, lists); !lines.empty() || model.contains(key))
             model.set(key, std::move(lines));
-    };
-    for (const char* key : {"recognised", "ignored", "defaults", "warnings"}) set_lines(key);
-    // That P is no attention is said of the last one; where not of all, with the steps as well.
-    Json::Array reasons;
-    for (const SeriesPart& part : parts) {
-        const std::string reason = RunRecord(part.run).model.no_attention;
-        reasons.emplace_back(reason.empty() ? Json::Array{} : Json::Array{reason});
     }
-    if (std::ranges::adjacent_find(reasons, [](const Json& a, const Json& b) {
-            return a.dump() != b.dump();
-        }) == reasons.end())
-        return model;
-    std::vector<const Json*> lists;
-    for (const Json& list : reasons) lists.push_back(&list);
-    Json::Array warnings = merged_lines(series, lists);
+    // That P is no attention is said of the last one; where not of all, with the steps as well.
+    std::vector<std::span<const std::string>> reasons;
+    bool same = true;
+    for (const SeriesPart& part : parts) {
+        const std::string& reason = part.run.model.no_attention;
+        reasons.emplace_back(&reason, reason.empty() ? 0 : 1);
+        same &= reason == parts.back().run.model.no_attention;
+    }
+    if (same) return model;
+    Json::Array warnings = merged_lines(series, reasons);
     if (const Json& others = model["warnings"]; others.is_array())
         warnings.insert(warnings.end(), others.array().begin(), others.array().end());
     model.set("warnings", std::move(warnings));
@@ -210,14 +188,12 @@ OutputPlan part_plan() {
     return {.writes = {"metrics.csv", "curves.csv", "run.json"}, .force = true};
 }
 
-Index tokens_of(const SeriesPart& part) { return RunRecord(part.run).input.tokens.value_or(0); }
-
 std::optional<SeriesPart> finished_part(const fs::path& from, const std::string& digest) {
     std::error_code failed;
     if (!fs::exists(from / "run.json", failed)) return std::nullopt;
     try {
-        Json run = read_description(from);
-        if (RunRecord(run).digest != digest) return std::nullopt;
+        RunRecord run = read_description(from);
+        if (run.digest != digest) return std::nullopt;
         return SeriesPart{read_metrics(from), read_curves(from), std::move(run), true};
     } catch (const Error&) {
         return std::nullopt;  // damaged: measure again
@@ -225,19 +201,26 @@ std::optional<SeriesPart> finished_part(const fs::path& from, const std::string&
 }
 
 void set_path(SeriesPart& part, const std::string& path) {
-    Json model = part.run["model"];
-    if (!model["argument"].is_string() || model["argument"].string() == path) return;
+    const std::string& measured = part.run.model.argument;
+    if (measured == path) return;
     std::error_code failed;
     const bool folder = fs::is_directory(path, failed);
     const auto place = [&](fs::path one) {
         if (!folder || !one.has_filename()) one = one.parent_path();
         return one.string();
     };
-    const std::string from = place(model["argument"].string()), to = place(path);
+    const std::string from = place(measured), to = place(path);
     if (from.empty()) return;
-    move_lines(model, from, to);
-    move_lines(part.run, from, to);
-    part.run.set("model", std::move(model));
+    const auto moved = [&](const std::vector<std::string>& lines) {
+        Json::Array out;
+        for (const std::string& line : lines) out.emplace_back(without_place(line, from, to));
+        return out;
+    };
+    Json run = part.run.json(), model = run["model"];
+    for (const auto& [key, lines] : model_lines)
+        if (model.contains(key)) model.set(key, moved(part.run.model.*lines));
+    if (run.contains("warnings")) run.set("warnings", moved(part.run.warnings));
+    part.run = run.set("model", std::move(model));
 }
 
 void set_place(SeriesPart& part, const std::string& model, Index step) {
@@ -254,16 +237,16 @@ void set_place(SeriesPart& part, const std::string& model, Index step) {
 SeriesPart measured_part(const RunOptions& options, const fs::path& to, const std::string& digest,
                          const std::string& model, Index step) {
     RunResult result = run(options);
-    SeriesPart part{.metrics = result.table.metrics(), .curves = result.table.curves(), .run = {}};
+    SeriesPart part{.metrics = result.table.metrics(),
+                    .curves = result.table.curves(),
+                    .run = result.run.set("digest", digest)};
     set_place(part, model, step);
-    part.run = result.run;
-    part.run.set("digest", digest);
     require_unchanged_files();
     try {
         OutputFolder directory(to, part_plan());
         write_atomically(directory.temporary() / "metrics.csv", metrics_csv(part.metrics));
         write_atomically(directory.temporary() / "curves.csv", curves_csv(part.curves));
-        write_description(described(part.run), directory.temporary());
+        write_description(described(part.run.json()), directory.temporary());
         directory.commit();
     } catch (const UsageError&) {
         throw;
@@ -276,21 +259,22 @@ SeriesPart measured_part(const RunOptions& options, const fs::path& to, const st
 Json series_run(const CheckpointSeries& series, const std::vector<SeriesPart>& done,
                 const Table& table) {
     Json run;
-    Json::Array members;
-    std::vector<const Json*> said;
-    for (const auto& [key, value] : done.back().run.object())
+    Json::Array members, changes;
+    std::vector<std::span<const std::string>> said;
+    for (const auto& [key, value] : done.back().run.json().object())
         if (key != "tsdiag" && key != "command" && key != "digest" && key != "tables")
             run.set(key, key == "model" ? model_of(series, done) : value);
     for (std::size_t i = 0; i < done.size(); ++i) {
         members.push_back(member_json(series.members[i], done[i]));
-        said.push_back(&done[i].run["warnings"]);
+        said.emplace_back(done[i].run.warnings);
     }
+    for (const RunRecord::Change& change : metric_changes(table)) changes.push_back(change.json());
     Json::Array warnings = merged_lines(series, said);
     for (const std::string& note : series.notes) warnings.emplace_back(note);
     for (const std::string& line : unequal_lengths(series, done)) warnings.emplace_back(line);
     run.set("series", series.name).set("unit", series.unit);
     run.set("checkpoints", std::move(members));
-    run.set("changes", changes_json(metric_changes(table)));
+    run.set("changes", std::move(changes));
     return described(run.set("warnings", std::move(warnings)));
 }
 

@@ -26,11 +26,9 @@ OutputPlan part_plan();
 struct SeriesPart {
     std::vector<MetricRow> metrics = {};
     std::vector<CurveRow> curves = {};
-    Json run = {};
+    RunRecord run = {};
     bool kept = false;
 };
-/// The length of its samples.
-Index tokens_of(const SeriesPart& part);
 
 /// The tables of an earlier run, if complete and of this digest.
 std::optional<SeriesPart> finished_part(const std::filesystem::path& from,

@@ -1,6 +1,7 @@
 #include "tsdiag/run_record.hpp"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 namespace tsdiag {
@@ -98,9 +99,12 @@ std::optional<RunRecord::Training> training_of(const Json& train) {
     return RunRecord::Training{.model = text(train["model"]),
                                .data = text(train["data"]),
                                .contents = text(train["contents"]),
+                               .loss = text(train["loss"]),
                                .tokens = whole(train["tokens"]),
                                .steps = whole(train["steps"]),
+                               .probe_every = whole(train["probe_every"]),
                                .probe_samples = whole(train["probe_samples"]),
+                               .seed = whole(train["seed"]),
                                .all = train};
 }
 
@@ -143,6 +147,19 @@ RunRecord::Change change_of(const Json& change) {
 
 }  // namespace
 
+Json RunRecord::Phase::json() const {
+    return Json().set("name", name).set("seconds", seconds).set("peak_memory", peak_memory);
+}
+
+Json RunRecord::Change::json() const {
+    Json out;
+    out.set("metric", metric).set("stage", stage).set("layer", layer);
+    out.set("from", from).set("to", to).set("first", first).set("last", last);
+    out.set("error", error ? Json(*error) : Json()).set("certain", certain);
+    out.set("steepest_from", steepest_from).set("steepest_to", steepest_to);
+    return out.set("steepest", steepest);
+}
+
 RunRecord::RunRecord(Json json) : json_(std::move(json)) {
     const Json& run = json_;
     kind = kind_of(run);
@@ -153,6 +170,9 @@ RunRecord::RunRecord(Json json) : json_(std::move(json)) {
     dtype = text(run["dtype"]);
     loss = text(run["loss"].is_object() ? run["loss"]["name"] : run["loss"]);
     threads = whole(run["threads"]);
+    for (const Json& phase : list(run["phases"]))
+        phases.push_back({text(phase["name"]), real(phase["seconds"]).value_or(0),
+                          whole(phase["peak_memory"]).value_or(0)});
     model = model_of(run);
     input = input_of(run["input"]);
     const Json& asked = run["settings"];
@@ -194,21 +214,9 @@ bool RunRecord::has_table(std::string_view file) const {
 }
 
 std::string_view name(RunRecord::Kind kind) {
-    switch (kind) {
-        case RunRecord::Kind::probe:
-            return "probe";
-        case RunRecord::Kind::train:
-            return "train";
-        case RunRecord::Kind::figure:
-            return "figure";
-        case RunRecord::Kind::gradients:
-            return "gradients";
-        case RunRecord::Kind::compare:
-            return "compare";
-        case RunRecord::Kind::check:
-            break;
-    }
-    return "check";
+    constexpr std::array<std::string_view, 6> names = {"probe",     "train",   "figure",
+                                                       "gradients", "compare", "check"};
+    return names.at(std::size_t(kind));  // in the order of `Kind`
 }
 
 }  // namespace tsdiag

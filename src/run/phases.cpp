@@ -42,11 +42,7 @@ void Phases::end() {
 
 Json Phases::json() const {
     Json::Array phases;
-    for (const Phase& phase : done_) {
-        Json entry;
-        entry.set("name", phase.name).set("seconds", phase.seconds).set("peak_memory", phase.peak);
-        phases.push_back(std::move(entry));
-    }
+    for (const RunRecord::Phase& phase : done_) phases.push_back(phase.json());
     return phases;
 }
 

@@ -64,6 +64,10 @@ TEST(RunRecord, OfATrainingHasItsSettings) {
     EXPECT_EQ(run.train->model, run.model.argument);
     EXPECT_EQ(run.train->data, "copy:4");
     EXPECT_EQ(run.train->steps, 2);
+    EXPECT_EQ(run.train->tokens, run.train->all["tokens"].integer());
+    EXPECT_EQ(run.train->loss, run.train->all["loss"].string());
+    EXPECT_EQ(run.train->seed, run.train->all["seed"].integer());
+    EXPECT_EQ(run.train->probe_every, run.train->all["probe_every"].integer());
     EXPECT_EQ(run.train->all["clip"].number(), 1);
     EXPECT_EQ(run.parameters, 1144);
     EXPECT_FALSE(run.model.described);
@@ -89,12 +93,40 @@ TEST(RunRecord, OfASeriesHasCheckpointsChangesAndAlarms) {
     ASSERT_TRUE(run.checkpoints.has_value());
     ASSERT_THAT(*run.checkpoints, SizeIs(1));
     EXPECT_EQ(run.checkpoints->front().path, "c/1");
+    EXPECT_EQ(run.checkpoints->front().contradiction, "");
     ASSERT_THAT(run.changes, SizeIs(1));
     EXPECT_EQ(run.changes.front().steepest_to, 3);
     EXPECT_EQ(run.changes.front().last, 0.75);
     EXPECT_FALSE(run.changes.front().error);
     EXPECT_THAT(run.alarms, ElementsAre("It fell."));
     EXPECT_EQ(run.refresh, 60);
+}
+
+TEST(RunRecord, WritesPhasesAndChangesAsItReadThem) {
+    const RunRecord probe = read(written("probe"));
+    const Json::Array& phases = probe.json()["phases"].array();
+    ASSERT_EQ(probe.phases.size(), phases.size());
+    ASSERT_FALSE(phases.empty());
+    for (std::size_t i = 0; i < phases.size(); ++i)
+        EXPECT_EQ(probe.phases[i].json().dump(), phases[i].dump());
+
+    const RunRecord series = read(R"({"changes": [
+        {"metric": "t_sim", "stage": "out", "layer": 3, "from": 1, "to": 4, "first": 0.1,
+         "last": 0.75, "error": 0.01, "certain": true, "steepest_from": 2, "steepest_to": 3,
+         "steepest": 1e-300},
+        {"metric": "delta", "stage": "", "layer": 0, "from": -1, "to": 0, "first": -0.0,
+         "last": 2e20, "error": null, "certain": false, "steepest_from": 0, "steepest_to": 0,
+         "steepest": 0.0}]})");
+    const Json::Array& changes = series.json()["changes"].array();
+    ASSERT_EQ(series.changes.size(), changes.size());
+    for (std::size_t i = 0; i < changes.size(); ++i)
+        EXPECT_EQ(series.changes[i].json().dump(), changes[i].dump());
+}
+
+TEST(RunRecord, OfACheckpointHasWhatContradictsItsStep) {
+    const RunRecord run = read(R"({"checkpoints": [{"path": "c/1", "step": 7, "origin": "o",
+        "digest": "d", "kept": false, "contradiction": "c/1: is taken for step 7"}]})");
+    EXPECT_EQ(run.checkpoints->front().contradiction, "c/1: is taken for step 7");
 }
 
 TEST(RunRecord, OfAnExperimentHasItsSetting) {

@@ -378,7 +378,8 @@ TEST(MetricChanges, AreCertainWhereStudentsIntervalSaysSo) {
     EXPECT_EQ(changes[0].to, 20);
     EXPECT_EQ(changes[0].steepest_from, 0);
     EXPECT_EQ(changes[0].steepest_to, 10);
-    EXPECT_NEAR(changes[0].error, std::sqrt(2.0) * 0.01, 1e-15);  // a root of a sum: some eps
+    EXPECT_NEAR(changes[0].error.value(), std::sqrt(2.0) * 0.01,
+                1e-15);  // a root of a sum: some eps
 }
 
 TEST(MetricChanges, AreNeverCertainOfOneInput) {
@@ -386,7 +387,7 @@ TEST(MetricChanges, AreNeverCertainOfOneInput) {
     table.append({row(0, 0, 0.1, {}, 1), row(20, 0, 0.9, {}, 1)}, {});
     ASSERT_EQ(metric_changes(table).size(), 1u);
     EXPECT_FALSE(metric_changes(table)[0].certain);
-    EXPECT_EQ(metric_changes(table)[0].error, 0);
+    EXPECT_FALSE(metric_changes(table)[0].error);
 }
 
 }  // namespace

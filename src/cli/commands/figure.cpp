@@ -168,7 +168,7 @@ Json make(const FigureCommand& command, const ExperimentEntry& entry, Experiment
         },
         command.quiet);
     job.finish_result(command.quiet);
-    const double seconds = result.run["phases"].array().front()["seconds"].number();
+    const double seconds = RunRecord(result.run).phases.front().seconds;
     Json output = head_json(entry);
     output.set("out", result_folder).set("seconds", seconds);
     output.set("outcome", page.outcome).set("comparisons", comparisons_json(page));

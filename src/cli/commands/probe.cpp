@@ -130,24 +130,24 @@ int ProbeCommand::run() const {
         const auto draw = [&](const fs::path& folder) {
             return write_report(result.table, result.run, folder, probe.look);
         };
-        Phases phases;
+        Phases phases(RunRecord(result.run).phases);
         phases.begin("report");
         writer->write_page(result.run, draw, probe.quiet);
         phases.end();
-        Json all = result.run["phases"];
-        const Json drawing = phases.json();
-        result.run.set("phases", all.push(drawing.array().front()));
+        result.run.set("phases", phases.json());
         if (profile) profile->mark(Cost::phase, "report");
     }
     if (profile)
         write_atomically(writer->folder() / "profile.json", profile->trace().dump() + "\n");
     writer->commit(result.run);
     job.finish_result(probe.quiet);
+    const RunRecord run = result.run;
+    Json::Array warnings(run.warnings.begin(), run.warnings.end());
     print_json("probe", Json()
                             .set("out", out)
                             .set("checkpoints", Json())
-                            .set("findings", findings_json(verdict(result.table, result.run)))
-                            .set("warnings", result.run["warnings"]));
+                            .set("findings", findings_json(verdict(result.table, run)))
+                            .set("warnings", std::move(warnings)));
     if (probe.quiet) return 0;
     print(summary(result, probe.verbose));
     if (profile) print("\n" + costs(*profile));

@@ -214,7 +214,7 @@ bool Watch::take(const SeriesMember& member, const ProbeOptions& probe,
                         member.path, member.unit, measured_.begin()->second.member.unit,
                         measured_.begin()->second.member.path));
     const std::string digest = contents_digest(member.path) + "-" + settings;
-    if (before != measured_.end() && RunRecord(before->second.part.run).digest == digest) {
+    if (before != measured_.end() && before->second.part.run.digest == digest) {
         before->second.member = member;
         before->second.state = state;
         return false;

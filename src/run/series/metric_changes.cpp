@@ -19,7 +19,7 @@ using Key = std::tuple<std::string, std::string, Index>;  // metric, stage, laye
 
 }  // namespace
 
-std::vector<MetricChange> metric_changes(const Table& table, double confidence) {
+std::vector<RunRecord::Change> metric_changes(const Table& table, double confidence) {
     std::map<Key, std::vector<At>> all;
     for (const MetricRow& row : table.metrics())
         if (row.value && row.at.step >= 0 && row.at.layer >= 0 && row.at.head < 0 &&
@@ -28,11 +28,11 @@ std::vector<MetricChange> metric_changes(const Table& table, double confidence) 
                 {row.at.step, *row.value, row.standard_error, row.count});
     std::erase_if(all, [](const auto& one) { return one.second.size() < 2; });
     const double shared = 1 - (1 - confidence) / double(std::max<std::size_t>(all.size(), 1));
-    std::vector<MetricChange> out;
+    std::vector<RunRecord::Change> out;
     for (auto& [key, points] : all) {
         std::ranges::sort(points, {}, &At::step);
         const At &first = points.front(), &last = points.back();
-        MetricChange change{.metric = std::get<0>(key), .stage = std::get<1>(key)};
+        RunRecord::Change change{.metric = std::get<0>(key), .stage = std::get<1>(key)};
         change.layer = std::get<2>(key);
         change.from = first.step;
         change.to = last.step;
@@ -47,9 +47,10 @@ std::vector<MetricChange> metric_changes(const Table& table, double confidence) 
             }
         const Index fewest = std::min(first.count, last.count);
         if (first.error && last.error && fewest > 1) {
-            change.error = std::hypot(*first.error, *last.error);
+            const double error = std::hypot(*first.error, *last.error);
             const double t = student_quantile(shared, double(fewest - 1));
-            change.certain = std::abs(last.value - first.value) > t * change.error;
+            change.certain = std::abs(last.value - first.value) > t * error;
+            if (error > 0) change.error = error;
         }
         out.push_back(std::move(change));
     }
