@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <vector>
 
 #include "bucket_bias.hpp"
 #include "score.hpp"
 #include "tsdiag/error.hpp"
+#include "visible.hpp"
 
 namespace tsdiag::variants {
 
@@ -48,6 +50,49 @@ Visible before(const Visible& group) {
 
 constexpr std::string_view two_parts = "P is a function of two pairs of queries and keys";
 
+/// P v in O(n (g + d)) a column, without rows of P: the groups as heads of their own, the linear
+/// part by its factors.  Empty where there is one group, a bias of pairs, or a gap between
+/// positions.
+Tensor by_groups(const AttentionInput& in, const BucketBias& bias, Index g, const Tensor& v) {
+    const Index h = in.q.batch(), n = in.q.rows();
+    if (g >= n || in.bias.defined()) return {};
+    for (Index i = 0; i < n; ++i)
+        if (position(in, i) != double(i)) return {};
+    const auto of_all_heads = [&](const Tensor& x) { return repeat_batches(x, h / x.batch()); };
+    const Tensor k = of_all_heads(in.k), x = of_all_heads(v);
+    // P v inside `count` groups of `size` tokens, from token `first` on.
+    const auto near = [&](Index first, Index size, Index count) {
+        const auto stacked = [&](const Tensor& t) {
+            return contiguous(t.row_range(first, count * size))
+                .reshape({h * count, size, t.cols()});
+        };
+        Tensor s = matmul(stacked(in.q), stacked(k), Transpose::second, in.scale / double(g));
+        if (bias.there()) s = add(s, bias.rows(0, size).col_range(0, size));
+        Tensor p = map(Unary::square, map(Unary::relu, s));
+        if (in.causal) p = hide(std::move(p), visibility::lower(0, size));
+        return contiguous(matmul(p, stacked(x))).reshape({h, count * size, v.cols()});
+    };
+    const Index whole = n / g, rest = n % g;
+    Tensor out = near(0, g, whole);
+    if (rest > 0) out = concat_rows({out, near(whole * g, rest, 1)});
+    const Tensor left = in.q2.defined() ? in.q2 : in.q,
+                 right = in.q2.defined() ? of_all_heads(in.k2) : k;
+    if (!in.causal)
+        return add(out, matmul(left, matmul(right, x, Transpose::first), Transpose::none,
+                               in.scale / double(n)));
+    Tensor sum;  // right^T v of earlier groups, (h, d, c)
+    std::vector<Tensor> parts = {out.row_range(0, g)};
+    for (Index first = g; first < n; first += g) {
+        const Index count = std::min(g, n - first);
+        const Tensor last = matmul(right.row_range(first - g, g), x.row_range(first - g, g),
+                                   Transpose::first, in.scale / double(g));
+        sum = sum.defined() ? add(sum, last) : last;
+        parts.push_back(
+            add(out.row_range(first, count), matmul(left.row_range(first, count), sum)));
+    }
+    return concat_rows(parts);
+}
+
 /// S_ij of the linear part.
 Tensor linear_logits(const AttentionInput& in, const Tensor& s, Index first) {
     if (!in.q2.defined()) return s;
@@ -82,6 +127,7 @@ const AttentionEntry flash = {
                 "attention 'flash': the second queries and keys are not of the first ones' shape");
         const BucketBias bias(flash, input, std::sqrt(double(input.q.cols())));
         ScoreRule rule;
+        rule.product = [=](const Tensor& v) { return by_groups(input, bias, g, v); };
         rule.fill = [=](Logits logits, RowBlock& block) {
             const Index first = block.first, count = logits.s.rows();
             const Visible near = seen(input, g, first, count);

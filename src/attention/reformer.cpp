@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <numeric>
 #include <span>
@@ -29,15 +31,17 @@ constexpr std::array reformer_options{
                     .whole = true,
                     .least = 1,
                     .description = "m, sorted tokens per chunk; the last chunk may be shorter"},
-    AttentionOption{
-        .name = "buckets",
-        .fallback = "2n/m",
-        .words = "2n/m",
-        .numbers = true,
-        .whole = true,
-        .least = 2,
-        .most = 65536,
-        .description = "b, the number per round, even; 2n/m: rounded up to an even number"},
+    AttentionOption{.name = "buckets",
+                    .fallback = "2n/m",
+                    .words = "2n/m power",
+                    .numbers = true,
+                    .whole = true,
+                    .least = 2,
+                    .most = 65536,
+                    .description =
+                        "b, the number per round, even; 2n/m: rounded up to an even number; power: "
+                        "twice the whole chunks of n, down to a power of two, as in Hugging Face's "
+                        "code"},
     AttentionOption{.name = "keys",
                     .fallback = "unit",
                     .words = "unit rms",
@@ -48,6 +52,13 @@ constexpr std::array reformer_options{
         .fallback = "0",
         .words = "0 1",
         .description = "1: a chunk also attends to keys of other buckets, as in the released code"},
+    AttentionOption{
+        .name = "wrap",
+        .fallback = "0",
+        .words = "0 1",
+        .description =
+            "1: the first chunk of a round looks at the last of the round before, as in the "
+            "released code"},
     AttentionOption{
         .name = "duplicates",
         .fallback = "0",
@@ -106,41 +117,71 @@ Round sorted(std::vector<Index> bucket) {
 struct Hashing {
     std::vector<std::vector<Round>> heads;
     Index chunk = 0;
-    bool causal = false, across = false, duplicates = false;
+    bool causal = false, across = false, wrap = false, duplicates = false;
     std::vector<std::vector<bool>> alone = {};  ///< of each head, the tokens that see no other
 
     Index rounds() const { return std::ssize(heads.front()); }
     Index tokens() const { return std::ssize(heads.front().front().order); }
+    Index chunks() const { return (tokens() + chunk - 1) / chunk; }
 
-    /// Whether token i sees the key of another token j in a round.
-    bool sees(const Round& round, Index i, Index j) const {
-        const Index back = round.place[at(i)] / chunk - round.place[at(j)] / chunk;
-        return (back == 0 || back == 1) && (!causal || j <= i) &&
-               (across || round.bucket[at(i)] == round.bucket[at(j)]);
+    /// A chunk of a round.
+    struct Part {
+        Index round = 0, chunk = 0;
+        bool operator==(const Part&) const = default;
+    };
+    /// The chunk of token i.
+    Part own(Index head, Index round, Index i) const {
+        return {round, heads[at(head)][at(round)].place[at(i)] / chunk};
     }
-    /// use(j) for each token in the chunk of token i and in the one before.
+    /// The chunk before; its number is -1 where there is none.
+    Part before(Part part) const {
+        if (part.chunk > 0 || !wrap || chunks() == 1) return {part.round, part.chunk - 1};
+        return {(part.round + rounds() - 1) % rounds(), chunks() - 1};
+    }
+    /// The token at a place of a chunk; -1: none.
+    Index token(Index head, Part part, Index a) const {
+        const Index place = part.chunk * chunk + a;
+        return part.chunk < 0 || place >= tokens()
+                   ? -1
+                   : heads[at(head)][at(part.round)].order[at(place)];
+    }
+    /// Whether token i in a round sees the key of token j in a chunk that it looks at.
+    bool shown(Index head, Index round, Index i, Part there, Index j) const {
+        const std::vector<Index>& bucket = heads[at(head)][at(round)].bucket;
+        return (!causal || j <= i) &&
+               (across || (round == there.round && bucket[at(i)] == bucket[at(j)]));
+    }
+    /// use(j) for each other token that token i sees in a round, once for each of its keys there.
     template <class Use>
-    void around(const Round& round, Index i, const Use& use) const {
-        const Index here = round.place[at(i)] / chunk, end = std::min(tokens(), (here + 1) * chunk);
-        for (Index s = std::max<Index>(0, (here - 1) * chunk); s < end; ++s)
-            use(round.order[at(s)]);
+    void each_seen(Index head, Index round, Index i, const Use& use) const {
+        const Part here = own(head, round, i);
+        for (const Part part : {before(here), here})
+            for (Index a = 0; a < std::min(chunk, tokens()); ++a)
+                if (const Index j = token(head, part, a);
+                    j >= 0 && j != i && shown(head, round, i, part, j))
+                    use(j);
     }
     void find_alone() {
         alone = stored::for_each_head<std::vector<bool>>(std::ssize(heads), [&](Index head) {
             std::vector<bool> out(at(tokens()), true);
-            for (const Round& round : heads[at(head)])
+            for (Index round = 0; round < rounds(); ++round)
                 for (Index i = 0; i < tokens(); ++i)
-                    around(round, i, [&](Index j) {
-                        if (j != i && sees(round, i, j)) out[at(i)] = false;
-                    });
+                    each_seen(head, round, i, [&](Index) { out[at(i)] = false; });
             return out;
         });
     }
-    /// N, the rounds in which token i sees the key of token j.
+    /// N, how often token i sees the key of token j in all rounds.
     Index times(Index head, Index i, Index j) const {
         if (i == j) return alone[at(head)][at(i)] ? rounds() : 0;
-        return std::ranges::count_if(heads[at(head)],
-                                     [&](const Round& round) { return sees(round, i, j); });
+        Index out = 0;
+        for (Index round = 0; round < rounds(); ++round) {
+            const Part here = own(head, round, i);
+            for (const Part part : {before(here), here})
+                if (part.chunk >= 0 && own(head, part.round, j) == part &&
+                    shown(head, round, i, part, j))
+                    ++out;
+        }
+        return out;
     }
 };
 
@@ -156,11 +197,12 @@ Tensor mask(const Hashing& hashing, Index first, const Tensor& s) {
             const Index head = r / count, i = first + r % count;
             const std::span<T> row = out.subspan(at(r * n), at(n));
             std::ranges::fill(row, -std::numeric_limits<T>::infinity());
-            for (const Round& round : hashing.heads[at(head)])
-                hashing.around(round, i, [&](Index j) {
-                    const auto seen = T(hashing.times(head, i, j));
-                    if (seen > 0) row[at(j)] = hashing.duplicates ? std::log(seen) : T(0);
-                });
+            const auto show = [&](Index j) {
+                row[at(j)] = hashing.duplicates ? std::log(T(hashing.times(head, i, j))) : T(0);
+            };
+            for (Index round = 0; round < hashing.rounds(); ++round)
+                hashing.each_seen(head, round, i, show);
+            if (hashing.times(head, i, i) > 0) show(i);
         }
     };
     if (s.type() == Type::f32)
@@ -176,23 +218,28 @@ struct Chunks {
 
     Chunks(const Hashing& hashing, double hidden) {
         const Index n = hashing.tokens(), m = hashing.chunk, rounds = hashing.rounds(),
-                    chunks = (n + m - 1) / m, all = std::ssize(hashing.heads) * rounds * chunks;
+                    chunks = hashing.chunks(), all = std::ssize(hashing.heads) * rounds * chunks;
         queries.resize(at(all * m));
         keys.resize(at(all * 2 * m));
         added.resize(at(all * m * 2 * m));
 #pragma omp parallel for schedule(static)
         for (Index part = 0; part < all; ++part) {
-            const Index head = part / chunks / rounds, start = part % chunks * m;
-            const Round& round = hashing.heads[at(head)][at(part / chunks % rounds)];
-            const auto token = [&](Index s) { return s < 0 || s >= n ? -1 : round.order[at(s)]; };
+            const Index head = part / chunks / rounds;
+            const Hashing::Part here{part / chunks % rounds, part % chunks},
+                before = hashing.before(here);
+            const auto key = [&](Index b) {
+                return b < m ? hashing.token(head, before, b) : hashing.token(head, here, b - m);
+            };
             for (Index b = 0; b < 2 * m; ++b)
-                keys[at(part * 2 * m + b)] = head * n + std::max<Index>(0, token(start - m + b));
+                keys[at(part * 2 * m + b)] = head * n + std::max<Index>(0, key(b));
             for (Index a = 0; a < m; ++a) {
-                const Index i = token(start + a);
+                const Index i = hashing.token(head, here, a);
                 queries[at(part * m + a)] = head * n + std::max<Index>(0, i);
                 for (Index b = 0; b < 2 * m; ++b) {
-                    const Index j = token(start - m + b);
-                    const bool shown = i >= 0 && j >= 0 && (i == j || hashing.sees(round, i, j));
+                    const Index j = key(b);
+                    const bool shown =
+                        i >= 0 && j >= 0 &&
+                        (i == j || hashing.shown(head, here.round, i, b < m ? before : here, j));
                     const Index seen = shown ? hashing.times(head, i, j) : 0;
                     added[at((part * m + a) * 2 * m + b)] = seen == 0 ? hidden
                                                             : hashing.duplicates
@@ -244,6 +291,13 @@ Tensor product(const Hashing& hashing, const AttentionInput& in, const Tensor& v
     return out.reshape({h, n, v.cols()});
 }
 
+Index buckets_of(const Options& options, Index n, Index chunk) {
+    if (options.is("buckets", "2n/m")) return 2 * ((n + chunk - 1) / chunk);
+    if (options.is("buckets", "power"))
+        return Index(std::bit_floor(std::uint64_t(2 * std::max<Index>(1, n / chunk))));
+    return options.count("buckets");
+}
+
 /// R of each round, (rounds, w, b/2): the parameter `rotations`, or drawn N(0, 1).
 Tensor rotations(const Options& options, const AttentionInput& in, Index chunk) {
     const Index n = in.q.rows(), w = in.q.cols();
@@ -253,8 +307,7 @@ Tensor rotations(const Options& options, const AttentionInput& in, Index chunk) 
             fmt::format("attention 'reformer': rotations have {} rows, expected the head width {}",
                         given.rows(), w));
     }
-    const Index b =
-        options.is("buckets", "2n/m") ? 2 * ((n + chunk - 1) / chunk) : options.count("buckets");
+    const Index b = buckets_of(options, n, chunk);
     if (b % 2 != 0)
         throw UsageError(
             fmt::format("attention 'reformer': buckets={} is not even, but a rotation has two "
@@ -308,6 +361,7 @@ const AttentionEntry reformer = {
                      .chunk = options.count("chunk"),
                      .causal = in.causal,
                      .across = options.is("across", "1"),
+                     .wrap = options.is("wrap", "1"),
                      .duplicates = options.is("duplicates", "1")};
         made.heads = hashed(in.k.detached(), rotations(options, in, made.chunk));
         made.find_alone();

@@ -59,6 +59,12 @@ inline std::vector<Case> cases() {
     add("reformer", {{"chunk", "4"}, {"rounds", "2"}});
     add("reformer", {{"chunk", "3"}, {"rounds", "3"}, {"duplicates", "1"}, {"keys", "rms"}});
     add("reformer", {{"chunk", "2"}, {"rounds", "4"}, {"buckets", "4"}, {"across", "1"}});
+    add("reformer", {{"chunk", "3"},
+                     {"rounds", "2"},
+                     {"buckets", "power"},
+                     {"across", "1"},
+                     {"wrap", "1"},
+                     {"duplicates", "1"}});
     add("transformer_ls", {{"segment", "4"}, {"rank", "3"}, {"chunk", "5"}});
     add("transformer_ls", {{"segment", "5"}, {"rank", "25"}, {"dual_ln", "0"}});
     add("bigbird", {{"block", "2"}, {"random", "1"}});

@@ -164,6 +164,41 @@ TEST(Flash, MayHaveAnotherPairOfQueriesAndKeysForItsLinearPart) {
     EXPECT_THROW(attention("flash").make(in), ShapeError);
 }
 
+/// Where no rows are asked for, P v is computed group by group: with the learned bias, two pairs of
+/// queries and keys, keys that heads share and a shorter last group; and it never holds P.
+TEST(Flash, MultipliesByGroupsAsByRows) {
+    for (const bool causal : {false, true})
+        for (const Index group : {1, 5, 6}) {
+            AttentionInput in = input({{"group", std::to_string(group)}}, causal);
+            in.k = test::gaussian({1, n, width}, Type::f64, 23);
+            in.q2 = test::gaussian({heads, n, width}, Type::f64, 21);
+            in.k2 = test::gaussian({1, n, width}, Type::f64, 22);
+            in.parameter = [](std::string_view name) {
+                return name == "rel_pos_bias" ? test::gaussian({1, 32, 1}, Type::f64, 24)
+                                              : Tensor();
+            };
+            const auto op = attention("flash").make(in);
+            const Tensor v = test::gaussian({heads, n, 3}, Type::f64, 25);
+            EXPECT_TENSOR_NEAR(op->apply(v, 4), matmul(op->matrix(), v), rounding(50 * double(n)))
+                << group << (causal ? ", causal" : "");
+        }
+}
+
+TEST(Flash, HoldsNoRowsOfPWhereNoneAreAskedFor) {
+    const Index tokens = 4096;
+    for (const bool causal : {false, true}) {
+        AttentionInput in = drawn_input(1, tokens, width, Type::f32, 3);
+        in.causal = causal;
+        in.options = {{"group", "16"}};
+        const auto op = attention("flash").make(in);
+        const Tensor v = test::gaussian({1, tokens, 3}, Type::f32, 25);
+        restart_cpu_peak();
+        const std::size_t before = cpu_bytes().now;
+        op->apply(v, tokens);
+        EXPECT_LT(double(cpu_bytes().peak - before), op->bytes() / 16) << causal;
+    }
+}
+
 /// With q = 0, P = bias^2 inside a group: sqrt(w) times the number of the bucket, squared.
 TEST(Flash, HasALearnedBiasByBucketsOfDistance) {
     const Index tokens = 200;

@@ -11,7 +11,7 @@ using namespace test;
 
 struct Hashing {
     Index chunk = 4;
-    bool across = false, duplicates = false;
+    bool across = false, wrap = false, duplicates = false;
     double key_length = 1;
 };
 
@@ -35,6 +35,7 @@ struct Rotations {
 AttentionInput input_of(const Hashing& reading, const Rotations& rotations) {
     AttentionInput in = input({{"chunk", std::to_string(reading.chunk)},
                                {"across", reading.across ? "1" : "0"},
+                               {"wrap", reading.wrap ? "1" : "0"},
                                {"duplicates", reading.duplicates ? "1" : "0"}});
     in.parameter = [r = rotations.tensor()](std::string_view name) {
         return name == "rotations" ? r : Tensor();
@@ -56,10 +57,10 @@ Matrix twin(const AttentionInput& in, Index head, const Hashing& reading,
             for (Index c = 0; c < width; ++c)
                 s(i, j) += in.scale * q(i, c) * q(j, c) * reading.key_length / std::sqrt(length);
         }
-    std::vector<Matrix> sees;
-    Matrix shown(tokens, tokens);
+    using Sorted = std::vector<std::pair<Index, Index>>;  // bucket and token
+    std::vector<Sorted> orders;
     for (const Matrix& rotation : rotations.rounds) {
-        std::vector<std::pair<Index, Index>> by_bucket;
+        Sorted& by_bucket = orders.emplace_back();
         for (Index i = 0; i < tokens; ++i) {
             Index best = 0;
             double largest = -INFINITY;
@@ -72,15 +73,24 @@ Matrix twin(const AttentionInput& in, Index head, const Hashing& reading,
             by_bucket.emplace_back(best, i);
         }
         std::sort(by_bucket.begin(), by_bucket.end());
+    }
+    std::vector<Matrix> sees;  // how often
+    Matrix shown(tokens, tokens);
+    const Index last = (tokens - 1) / reading.chunk;
+    for (std::size_t r = 0; r < orders.size(); ++r) {
         sees.emplace_back(tokens, tokens);
+        const std::size_t previous = (r + orders.size() - 1) % orders.size();
+        const auto look = [&](Index a, std::size_t at, Index b) {
+            const auto [of_i, i] = orders[r][std::size_t(a)];
+            const auto [of_j, j] = orders[at][std::size_t(b)];
+            if ((reading.across || (at == r && of_i == of_j)) && naive::sees(i, j, in.causal))
+                sees.back()(i, j) += 1, shown(i, j) += 1;
+        };
         for (Index a = 0; a < tokens; ++a)
             for (Index b = 0; b < tokens; ++b) {
-                const auto [of_i, i] = by_bucket[std::size_t(a)];
-                const auto [of_j, j] = by_bucket[std::size_t(b)];
-                const Index back = a / reading.chunk - b / reading.chunk;
-                if ((back == 0 || back == 1) && (reading.across || of_i == of_j) &&
-                    naive::sees(i, j, in.causal))
-                    sees.back()(i, j) = 1, shown(i, j) += 1;
+                const Index here = a / reading.chunk, there = b / reading.chunk;
+                if (there == here || there == here - 1) look(a, r, b);
+                if (reading.wrap && last > 0 && here == 0 && there == last) look(a, previous, b);
             }
     }
     Matrix p(tokens, tokens);
@@ -94,7 +104,7 @@ Matrix twin(const AttentionInput& in, Index head, const Hashing& reading,
             for (Index j = 0; j < tokens; ++j)
                 if (of(i, j) > 0) top = std::max(top, logit(j));
             for (Index j = 0; j < tokens; ++j)
-                if (of(i, j) > 0) sum += std::exp(logit(j) - top);
+                if (of(i, j) > 0) sum += of(i, j) * std::exp(logit(j) - top);
             return top + std::log(sum);
         };
         std::vector<double> z;
@@ -105,7 +115,8 @@ Matrix twin(const AttentionInput& in, Index head, const Hashing& reading,
         for (std::size_t r = 0; r < z.size(); ++r)
             for (Index j = 0; j < tokens; ++j)
                 if (sees[r](i, j) > 0)
-                    p(i, j) += std::exp(z[r] - top) / all * std::exp(logit(j) - z[r]);
+                    p(i, j) +=
+                        sees[r](i, j) * std::exp(z[r] - top) / all * std::exp(logit(j) - z[r]);
     }
     return p;
 }
@@ -114,7 +125,9 @@ TEST(Reformer, IsTheSumOverRoundsOfThePaper) {
     for (const Index rounds : {1, 3})
         for (const Hashing& reading :
              {Hashing{}, Hashing{.chunk = 3, .across = true}, Hashing{.duplicates = true},
-              Hashing{.chunk = 5, .across = true, .duplicates = true}}) {
+              Hashing{.chunk = 5, .across = true, .duplicates = true},
+              Hashing{.across = true, .wrap = true, .duplicates = true},
+              Hashing{.chunk = 10, .wrap = true}, Hashing{.chunk = 20, .wrap = true}}) {
             const Rotations rotations(rounds, 4);
             expect_twin(
                 "reformer", input_of(reading, rotations),
@@ -220,6 +233,15 @@ TEST(Reformer, IsFiniteForLogitsOfAnySize) {
                 for (const double sum : row_statistics(op->rows(0, n)).sum)
                     EXPECT_CLOSE(sum, 1, rounding(double(n)), type);
             }
+}
+
+/// Twice the 6 whole chunks of 19 tokens, down to a power of two; 2n/m rounds 19/3 up.
+TEST(Reformer, HasAPowerOfTwoOfBucketsInTheReleasedCode) {
+    const auto p = [](const char* buckets) {
+        return attention("reformer").make(input({{"chunk", "3"}, {"buckets", buckets}}))->matrix();
+    };
+    EXPECT_TENSOR_NEAR(p("power"), p("8"), exactly);
+    EXPECT_TENSOR_NEAR(p("2n/m"), p("14"), exactly);
 }
 
 TEST(Reformer, RefusesOddBucketsAndRotationsOfAnotherWidth) {
