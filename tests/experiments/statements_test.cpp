@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "experiments/devil/arena.hpp"
+#include "experiments/devil/recipe.hpp"
 #include "experiments/poly/moments.hpp"
 #include "support/near.hpp"
 #include "tsdiag/error.hpp"
@@ -198,6 +200,70 @@ void expect_orders(std::string_view name, std::map<std::string, std::string> rea
 TEST(DevilTable1, ComparisonsTurnWithTheirTable) {
     expect_orders("devil.table1", {}, {{"1+elu without its denominator", 1}, {"NormAttention", -1}},
                   3);
+}
+
+TEST(DevilTable4, WindowsOfTransformerLsAreAQuarterOfTheText) {
+    const ExperimentOptions options = with({}, ExperimentScale::paper);
+    const ExperimentSetting setting(experiment("devil.table4"), options);
+    EXPECT_EQ(setting.count("tokens"), 512);
+    EXPECT_EQ(experiment_list::language_model(setting, "LS", true),
+              "gpt2,attention=transformer_ls,segment=128");
+}
+
+TEST(DevilTable7, HasTheConfigurationThatThePaperNames) {
+    const ExperimentOptions options = with({}, ExperimentScale::paper);
+    const ExperimentSetting setting(experiment("devil.table7"), options);
+    const auto of = [&](const char* label) {
+        return experiment_list::arena_model_text(setting, experiment_list::arena_model(label), 5120,
+                                                 setting.count("features"), 64);
+    };
+    using testing::HasSubstr;
+    EXPECT_THAT(of("Linformer"), HasSubstr("attention=linformer,length=128"));
+    EXPECT_THAT(of("Nystromformer"), HasSubstr("attention=nystrom,landmarks=128"));
+    EXPECT_THAT(of("Performer"), HasSubstr("attention=performer,features=128"));
+    EXPECT_THAT(of("FLASH"), HasSubstr("group=64"));
+    EXPECT_THAT(of("Reformer"), HasSubstr("reformer,rounds=2,chunk=64,keys=rms,across=1,wrap=1,"
+                                          "duplicates=1,buckets=power"));
+}
+
+/// Of twice the tokens a step takes twice the bytes, but for the transformer and FLASH-quad.
+TEST(DevilTable7, BytesGrowAsTheLength) {
+    const RunResult result =
+        perform(experiment("devil.table7"), with({{"tokens", "1024,2048"}, {"trials", "1"}}));
+    std::map<std::string, std::map<double, double>> bytes;
+    for (const CurveRow& row : result.table.curves())
+        if (row.curve == "step_bytes") bytes[row.model][row.x] = row.y.value_or(0);
+    EXPECT_EQ(bytes.size(), 11U);
+    for (const auto& [model, of] : bytes) {
+        const double growth = of.at(2048) / of.at(1024);
+        if (model == "Transformer" || model == "FLASH-quad")
+            EXPECT_GT(growth, 3) << model;
+        else
+            EXPECT_LT(growth, 2.5) << model;
+    }
+}
+
+TEST(DevilTable7, ObeysTheDeviceAndNamesIt) {
+    ExperimentOptions options = with({{"tokens", "64"}, {"trials", "1"}});
+    options.device = "cpu";
+    EXPECT_EQ(perform(experiment("devil.table7"), options).run["device"].string(), "cpu");
+    options.device = "none";
+    EXPECT_THROW(perform(experiment("devil.table7"), options), UsageError);
+}
+
+/// [DEVIL] 5.3 names 300 % in training; its Table 7 has 29.41 and 19.84, 10.16 and 2.92.
+TEST(DevilTable7, ComparesTheSentenceWithItsOwnTable) {
+    const ExperimentOptions options = with({{"tokens", "64,128"}, {"trials", "1"}});
+    const ExperimentEntry& entry = experiment("devil.table7");
+    const Study page = study(entry, perform(entry, options), options);
+    std::vector<std::string> says;
+    for (const Comparison& c : page.comparisons)
+        if (c.what.starts_with("per cent by which")) says.push_back(c.says);
+    using testing::HasSubstr;
+    ASSERT_EQ(says.size(), 2U);
+    EXPECT_THAT(says[0],
+                HasSubstr("150 % faster in inference; of its Table 7: 167 % at 1K, 572 %"));
+    EXPECT_THAT(says[1], HasSubstr("300 % faster in training; of its Table 7: 48 % at 1K, 248 %"));
 }
 
 /// With two trials the standard error is half the difference of the two excesses; the first one is

@@ -27,11 +27,12 @@ constexpr std::array<ArenaTask, 5> arena_tasks = {
 struct ArenaModel {
     const char* label;
     const char* keys;  ///< attention, or the whole model where it is `own`; {f} and {b}: features
-                       ///< and positions of a block, {u}: the factor of Informer
+                       ///< and tokens of a block, {u}: the factor of Informer
     bool own;          ///< has GLU and an attention of its own, or gated attention units
     std::array<double, 5> scores;  ///< Table 6, per cent
 };
 std::span<const ArenaModel> arena_models();
+const ArenaModel& arena_model(std::string_view label);
 
 /// The samples of a task as `tsdiag train` names them.  Throws `UsageError` where it needs --data
 /// DIR, or its folder is not there.
@@ -66,8 +67,8 @@ std::vector<std::string> constant_notes(const Numbers& numbers, std::span<const 
 /// The paper's.
 double paper_score(const ArenaModel& model, std::span<const ArenaTask> tasks);
 
-/// Seconds, and peak bytes of tensors, of a step forward and of one with the gradient by all
-/// parameters, one sample of n tokens on the CPU.
+/// Seconds of a step forward and of one with the gradient by all parameters, one sample of n tokens
+/// on the setting's device; peak bytes of the tensors of the latter on the CPU.
 struct StepCosts {
     std::vector<double> forward, training;  ///< seconds of each repetition
     double bytes = 0;
@@ -134,8 +135,10 @@ inline constexpr std::array arena_keys{
     key_arena_glu("42"),
     ExperimentKey{"features", "4", "16", "128",
                   "landmarks, projected tokens, random features, or queries kept"},
-    ExperimentKey{"block", "4", "8", "64",
-                  "tokens of a block of BigBird and TransNormer, and of a group of FLASH"},
+    ExperimentKey{
+        "block", "4", "8", "64",
+        "tokens of a block of BigBird and TransNormer, of a group of FLASH and of a chunk "
+        "of Reformer"},
     ExperimentKey{"test", "4", "64", "2000", "held-out samples at the end"}};
 
 }  // namespace tsdiag::experiment_list

@@ -43,6 +43,7 @@ RunResult measure(const ExperimentSetting& setting) {
             "{}: length={} is not a multiple of features={}, the landmarks of Nystromformer.",
             setting.entry().name, length, setting.text("features")));
     RunResult result = arena_trained(setting, models());
+    result.run.set("device", open_backend(setting.device()).name());
     for (const ArenaModel& model : models()) {
         const StepCosts costs =
             step_costs(setting,
@@ -97,7 +98,8 @@ Figure figure_of(const std::vector<Bubble>& bubbles, const ExperimentSetting& se
              .title = "Speed, memory and score",
              .caption =
                  "Accuracy, the mean over tasks and seeds, against the speed of forward and "
-                 "backward; the area of a circle is the memory of its tensors. Intervals are given "
+                 "backward; the area of a circle is the memory of its tensors (CPU). Intervals are "
+                 "given "
                  "in the comparisons.",
              .alt = words + "."};
     if (!plot.series.empty()) f.panels.push_back(std::move(plot));
@@ -135,8 +137,8 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
         "The paper prints no numbers for this figure: its scores are those of Table 6, its speeds "
         "are like those of Table 7. Bytes are counted once, since they do not vary.");
     found.notes.push_back(
-        "Speeds depend on this machine and its load. Here FLASH and Linformer compute parts of P "
-        "that grow as n^2 (devil.table7).");
+        "Speeds depend on this machine and its load. What the transformer and FLASH-quad compute "
+        "grows as n^2, of the others as n (devil.table7).");
     return found;
 }
 
@@ -153,7 +155,8 @@ extern const ExperimentEntry devil_fig1 = {
     .method =
         "The models that Tables 6 and 7 share. Scores are trained as for devil.table6, at quick "
         "scale on ListOps alone; speed and memory are those of a step with the gradient, one "
-        "sample on the CPU in float32, as for devil.table7. The paper's speeds are of an A6000; "
+        "sample in float32, as for devil.table7: speed on the device (--device), bytes as counted "
+        "on the CPU. The paper's speeds are of an A6000; "
         "its batch size is not stated.",
     .table =
         "final_accuracy, accuracy_excess, final_test_loss, final_loss, diverged of each model on "

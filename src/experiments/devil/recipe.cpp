@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -60,8 +61,15 @@ std::string language_model(const ExperimentSetting& setting, std::string_view la
          {"1+elu", "linear"},
          {"Performer", "performer"}}};
     for (const auto& [name, attention] : attentions)
-        if (name == label)
-            return fmt::format("{},attention={}", causal ? "gpt2" : "bert-base", attention);
+        if (name == label) {
+            // the causal default is longer than these texts
+            const std::string window =
+                causal && label == "LS"
+                    ? fmt::format(",segment={}", std::max<Index>(1, setting.count("tokens") / 4))
+                    : "";
+            return fmt::format("{},attention={}{}", causal ? "gpt2" : "bert-base", attention,
+                               window);
+        }
     const std::string unit = causal ? ",causal=1" : "";
     if (label == "FLASH")
         return fmt::format("flash,shift=0,group={}{}", setting.text("block"), unit);

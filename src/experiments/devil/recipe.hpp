@@ -60,7 +60,7 @@ bool is_gated_unit(std::string_view keys);
 constexpr Index units_of_encoder(Index layers) { return 2 * layers; }
 /// The model of Tables 4 and 5 by its label there, as of devil_recipe: TransNormer with the
 /// setting's `block`, FLASH with groups of as many tokens, the others a GPT-2, or a BERT, with
-/// their attention.
+/// their attention; a causal LS with windows of a quarter of the tokens.
 std::string language_model(const ExperimentSetting& setting, std::string_view label, bool causal);
 
 /// A table of scores in per cent, and the paper's beside it.

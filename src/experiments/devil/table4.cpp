@@ -139,7 +139,9 @@ extern const ExperimentEntry devil_table4 = {
         "held-out samples (with --data, on the validation file): the test set is not used. All but "
         "TransNormer and FLASH use GPT-2's pre-norm block; FLASH and FLASH-quad have 10 gated "
         "attention units for 6 layers, as in the paper. The settings of LS, the block size and the "
-        "groups of FLASH are not stated: groups are as long as TransNormer's blocks. "
+        "groups of FLASH are not stated: LS has windows of a quarter of the text, as in its own "
+        "code (512 of 2048 tokens), where its code's 512 would be full attention; groups are as "
+        "long as TransNormer's blocks. "
         "Quick scale has a small decoder and few updates.",
     .table =
         "test_loss_excess (final_test_loss less that of Vanilla of the same seed), final_loss, "
