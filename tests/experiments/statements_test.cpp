@@ -316,6 +316,42 @@ TEST(DevilMixes, RefusesSizesThatQuartersDoNotDivide) {
         EXPECT_THROW(perform(experiment("devil.mixes"), with({{key, value}})), UsageError) << key;
 }
 
+/// [DEVIL] Tables 4 and 5 count 155.99 and 124.67 million; the head of masked training has 0.64.
+TEST(DevilGlu, WidthsAreThoseThatThePapersCountsDecideFor) {
+    using testing::HasSubstr;
+    EXPECT_THAT(experiment_list::note_on_glu(true), HasSubstr("155.99 here with 1365 and 162.29"));
+    EXPECT_THAT(experiment_list::note_on_glu(false), HasSubstr("with 1365 and 124.03 with 2048"));
+}
+
+TEST(PolyTable4, ScalesBeginAtTheNThatThePaperStates) {
+    const ExperimentEntry& entry = experiment("poly.table4");
+    const ExperimentOptions paper = with({}, ExperimentScale::paper);
+    EXPECT_EQ(ExperimentSetting(entry, paper).text("scale_n"), "512,1024,2048,4096,8192,1024");
+    const auto loss_of = [&](const char* n) {
+        const RunResult result =
+            perform(entry, with({{"tasks", "gratings"}, {"scale_n", n}, {"trials", "1"}}));
+        EXPECT_NEAR(*row(result.table, "x^3 + dynamic scale", "learned_scale", "", -1).value, 0,
+                    0.2);
+        return *row(result.table, "x^3 + fixed scale", "final_loss", "", -1).value;
+    };
+    EXPECT_EQ(loss_of("1,1,1,1,1,16"), loss_of("tokens"));
+    EXPECT_NE(loss_of("1,1,1,1,1,2"), loss_of("tokens"));
+    EXPECT_THROW(loss_of("1,2"), UsageError);
+}
+
+TEST(PolyFig2, DrawsEveryLayerAsFigures6And7Do) {
+    const ExperimentOptions options = with({{"layers", "3"}, {"trials", "1"}});
+    const ExperimentEntry& entry = experiment("poly.fig2");
+    const Study page = study(entry, perform(entry, options), options);
+    std::size_t all = 0;
+    for (const Figure& f : page.figures)
+        if (f.name.ends_with("_norm_all")) {
+            ++all;
+            EXPECT_EQ(f.panels.size(), 3U) << f.name;
+        }
+    EXPECT_EQ(all, 2U);
+}
+
 TEST(PolyMoments, AgreeWithTheirClosedFormsAtPowerOne) {
     // p = 1: E |S|_F^2 = v^2 N D (N D + 2), E |dS/dQ|_F^2 = v N D (N D + 2)
     using experiment_list::mean_squared_derivative;

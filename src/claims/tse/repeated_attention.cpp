@@ -82,8 +82,8 @@ extern const Claim tse_eq3 = {
         "tokens equal up to scale: c_k (SA_k o ... o SA_1)(X) tends to the span of 1 e_j^T; for "
         "random weights, or for any.",
     .words =
-        "Hence, roughly speaking, the escalation process can be characterized as (3) [...] where "
-        "{c_k} is a proper normalization sequence",
+        "Hence, roughly speaking, the escalation process can be characterized as (3) where [...] "
+        "{c_k} [...] is a proper normalization sequence",
     .source = "[TSE] (3)",
     .assumes =
         "alpha = 1; P_k row-stochastic with |lambda2(P_k)| away from 1: softmax of normal logits; "

@@ -269,6 +269,7 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
     found.notes.push_back(
         "A plain feed-forward step has an inner width of 4 d, the gated one of 8 d / 3: as many "
         "parameters.");
+    found.notes.push_back(note_on_glu(false));
     return found;
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "tsdiag/error.hpp"
+#include "tsdiag/families.hpp"
 
 namespace tsdiag::experiment_list {
 
@@ -77,6 +78,27 @@ std::string language_model(const ExperimentSetting& setting, std::string_view la
     check(label == "TransNormer T1" || label == "TransNormer T2", "a model of Tables 4 and 5");
     return fmt::format("transnormer{}-{},block={}", label.back(), causal ? "lm" : "mlm",
                        setting.text("block"));
+}
+
+std::string note_on_glu(bool causal) {
+    const auto millions = [causal](Index width) {
+        Index sum = 0;
+        const std::string text = fmt::format("transnormer1-{},tokens=512,ffn={}",
+                                             causal ? "lm,layers=6,d=512,heads=8,vocab=267744"
+                                                    : "mlm,layers=12,d=768,heads=12,vocab=50265",
+                                             width);
+        for (const Parameter& p : parameters(random_model(text).spec)) sum += p.shape.count();
+        return double(sum) / 1e6;
+    };
+    return fmt::format(
+        "[DEVIL] Table 13 gives GLUs of 2048 to the autoregressive models, of width 512, and of "
+        "1365 "
+        "to the masked ones, of width 768. The parameters that the paper counts decide for the "
+        "opposite, which is done here: Table {} has {} million of TransNormer T1, which has {:.2f} "
+        "here "
+        "with 1365 and {:.2f} with 2048{}.",
+        causal ? 4 : 5, causal ? "155.99" : "124.67", millions(1365), millions(2048),
+        causal ? "" : ", without the head of masked training");
 }
 
 Figure figure_of(Figure figure, const Scores& scores,

@@ -63,6 +63,10 @@ constexpr Index units_of_encoder(Index layers) { return 2 * layers; }
 /// their attention; a causal LS with windows of a quarter of the tokens.
 std::string language_model(const ExperimentSetting& setting, std::string_view label, bool causal);
 
+/// Which width of the GLU the paper's count of parameters is of, for a page: Table 13 has them the
+/// other way round.
+std::string note_on_glu(bool causal);
+
 /// A table of scores in per cent, and the paper's beside it.
 struct Scores {
     using Value = std::function<std::optional<double>(std::size_t row, std::size_t column)>;

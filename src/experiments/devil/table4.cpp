@@ -116,6 +116,7 @@ Findings find(const Table& table, const ExperimentSetting&) {
                     std::nullopt, loss(row)));
         add_diverged(found, numbers, row.label);
     }
+    found.notes.push_back(note_on_glu(true));
     return found;
 }
 

@@ -262,6 +262,7 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
         "({:.2f}). Its mean counts the run of 1+elu on CoLA, which did not converge, as 0; here "
         "the mean is undefined if the score of a task is.",
         rows[t2].mean(), rows[quad].mean(), vanilla.mean()));
+    found.notes.push_back(note_on_glu(false));
     return found;
 }
 

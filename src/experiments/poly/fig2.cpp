@@ -2,7 +2,10 @@
 
 #include <array>
 #include <cmath>
+#include <numeric>
+#include <string>
 #include <tuple>
+#include <vector>
 
 #include "vit.hpp"
 
@@ -24,7 +27,7 @@ constexpr std::array keys{
                   .tiny = "0,1",
                   .quick = "0,2,5",
                   .paper = "1,6,11",
-                  .description = "layers shown, from 0",
+                  .description = "layers shown and compared, from 0; a figure of its own has all",
                   .list = true,
                   .least = 0},
     key_trials("4", "3")};
@@ -93,13 +96,15 @@ constexpr std::array norms = {
          "[POLY] 5: follows from \"closer to softmax\"",
          "[POLY] 5: scaling \"brings the norms closer to softmax\"", false}};
 
-Figure norm_figure(const Table& table, const ExperimentSetting& setting, const Norm& norm) {
-    Figure f{.name = fmt::format("poly_fig2_{}", norm.name),
-             .title = fmt::format("{} through training", norm.title),
+/// A panel for each of these layers that the model has.
+Figure norm_figure(const Table& table, const ExperimentSetting& setting, const Norm& norm,
+                   const std::vector<Index>& layers, const std::string& where) {
+    Figure f{.name = fmt::format("poly_fig2_{}{}", norm.name, where.empty() ? "" : "_all"),
+             .title = fmt::format("{} through training{}", norm.title, where),
              .caption = fmt::format("{} of held-out images, mean over the heads of a layer and "
                                     "over seeds, one panel per layer. {}",
                                     norm.symbol, bands)};
-    for (const Index layer : setting.counts("chosen")) {
+    for (const Index layer : layers) {
         if (layer >= setting.count("layers")) continue;
         Plot plot{.title = fmt::format("layer {}", layer),
                   .x = {.title = "step"},
@@ -169,8 +174,11 @@ void compare_accuracies(const Numbers& numbers, const ExperimentSetting& setting
 Findings find(const Table& table, const ExperimentSetting& setting) {
     const Numbers numbers(table);
     Findings found;
+    std::vector<Index> all(std::size_t(setting.count("layers")));
+    std::iota(all.begin(), all.end(), Index{0});
     for (const Norm& norm : norms) {
-        found.figures.push_back(norm_figure(table, setting, norm));
+        found.figures.push_back(norm_figure(table, setting, norm, setting.counts("chosen"), ""));
+        found.figures.push_back(norm_figure(table, setting, norm, all, ", every layer"));
         for (const Index layer : setting.counts("chosen"))
             if (layer < setting.count("layers"))
                 compare_levels(numbers, setting, norm, layer, found.comparisons);
