@@ -37,6 +37,12 @@ bool read_in_place(const Subject& subject, Type type) {
            });
 }
 
+/// Bytes of a row of P of all heads with its logits and slope over those that an operator counts,
+/// which has no relative bias.
+double with_terms(const RunSizes& s) {
+    return 1 + double(s.terms) / (3 * double(s.heads) * double(s.bytes));
+}
+
 /// The greatest bytes of the metrics, of each kind.
 MetricBytes bytes_of_metrics(const RunSizes& s) {
     const double side = side_of(s), element = double(s.bytes), heads = double(s.heads);
@@ -49,7 +55,7 @@ MetricBytes bytes_of_metrics(const RunSizes& s) {
                       .rotated = s.rotated,
                       .normed = s.normed};
     // Rows of P, by the sizes alone, with logits and slope (AttentionOperator::rows_at_once).
-    sizes.rows = std::max(8 * mib, 64 * 3 * heads * side * element);
+    sizes.rows = std::max(8 * mib, 64 * 3 * heads * side * element) * with_terms(s);
     MetricBytes most{.work = sizes.rows};
     for (const std::string& name : s.metrics) {
         const Metric* metric = find_metric(name);
@@ -120,6 +126,8 @@ RunSizes sizes_of(const ModelSpec& spec, Type type) {
         if (b.merge.width > 0) fewer *= 4;
         s.rotated = s.rotated || b.attention.rotary.columns > 0;
         s.normed = s.normed || b.attention.qk_norm;
+        for (const Parameter& own : b.attention.own)  // its place in the table, and it twice
+            if (own.name == "rel_pos_bias") s.terms = Index(sizeof(Index)) + 2 * s.bytes;
     }
     return s;
 }
@@ -147,7 +155,7 @@ MemoryNeeds needs_of(const RunSizes& s) {
                     double(s.layers) * (h + 8) * double(s.metrics.size()) * row;
     if (s.gradients) needs.metrics = std::max(needs.metrics, sweep(s));
     const double of_p = 3 * h * side * b;  // a row of all heads, with logits and slope
-    needs.blocks = std::max(8 * mib, 2 * double(rows_of_a_product(of_p)) * of_p);
+    needs.blocks = std::max(8 * mib, 2 * double(rows_of_a_product(of_p)) * of_p) * with_terms(s);
     needs.blocks = std::max(needs.blocks, metrics.vectors);
     return needs;
 }
@@ -169,7 +177,7 @@ double left_for_rows(const RunSizes& s, const MemoryNeeds& needs, double memory,
     constexpr double ample = 32;  // matrices
     if (!host && dense && fits(0) && !fits(ample * matrix))
         work += all_eigenvalues() + 2 * matrix;  // and P centred
-    return p <= rest / 2 && !fits(0) ? 2 * p - 1 : rest;
+    return (p <= rest / 2 && !fits(0) ? 2 * p - 1 : rest) / with_terms(s);
 }
 
 BatchPlan batch_plan(const RunSizes& s, Index wanted, double memory, bool device) {

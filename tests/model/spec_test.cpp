@@ -77,6 +77,18 @@ TEST(ModelSpec, FlopsOfBertBaseAreThoseOfItsProducts) {
     EXPECT_CLOSE(forward_flops(random_model("bert-base").spec, 512), 12 * layer, rounding(64));
 }
 
+TEST(ModelSpec, FlopsHaveTheProductsOfWhatAttentionsLearn) {
+    const double n = 512, d = 768, heads = 12, rank = 32, k = 64;
+    const auto more = [&](const char* attention) {
+        const auto of = [](const std::string& text) {
+            return forward_flops(random_model(text).spec, 512);
+        };
+        return (of(std::string("bert-base,attention=") + attention) - of("bert-base")) / 12;
+    };
+    EXPECT_CLOSE(more("transformer_ls"), 2 * n * d * heads * rank, rounding(64));  // X W
+    EXPECT_CLOSE(more("linformer,length=64"), 2 * n * k * d, rounding(64));        // E^T K
+}
+
 /// "in, sa, attn (in), out"
 std::string stages_in_words(const BlockSpec& block) {
     std::string out;

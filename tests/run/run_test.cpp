@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "run/needs.hpp"
 #include "support/files.hpp"
 #include "support/memory.hpp"
 #include "support/near.hpp"
@@ -492,6 +493,17 @@ TEST(Run, ProgressEndsARunByThrowing) {
         if (progress.fraction > 0.5) throw Stop();
     };
     EXPECT_THROW(run(options), Stop);
+}
+
+/// A row of FLASH's P has logits and slope, 12 n bytes, and a bias with its places, 16 n.
+TEST(MemoryNeeds, CountTheRelativeBiasOfRows) {
+    RunSizes sizes = sizes_of(random_model("gau,layers=1,d=16").spec, Type::f32);
+    sizes.tokens = 64000;
+    ASSERT_EQ(sizes.heads, 1);
+    const double rows = double(rows_of_a_product(12 * 64000.0));
+    EXPECT_GE(needs_of(sizes).blocks, 2 * rows * 64000 * (12 + 16));
+    const RunSizes other = sizes_of(random_model("bert-base").spec, Type::f32);
+    EXPECT_EQ(other.terms, 0);
 }
 
 TEST(Run, NonFiniteWeightsBecomeNotesWhereTheyAreAllowed) {

@@ -89,6 +89,17 @@ Json options_json(const std::map<std::string, std::string>& options) {
     return out;
 }
 
+/// Of the matrices that a variant learns: X W of Transformer-LS, E^T K of Linformer.
+double own_flops(const AttentionSpec& a, double tokens) {
+    double sum = 0;
+    for (const Parameter& p : a.own) {
+        if (p.name == "projection") sum += 2 * tokens * double(p.shape.count());
+        if (p.name == "proj_k")
+            sum += 2 * tokens * double(p.shape.cols) * double(a.kv_heads * a.head_dim);
+    }
+    return sum;
+}
+
 }  // namespace
 
 void AttentionStep::describe(Json& out) const {
@@ -164,7 +175,7 @@ double AttentionStep::flops(double d, double tokens) const {
     const double side = a.channels           ? double(a.head_dim)
                         : a.windows.side > 0 ? double(a.windows.side * a.windows.side)
                                              : tokens;
-    sum += 2 * tokens * side * (keys + values);
+    sum += 2 * tokens * side * (keys + values) + own_flops(a, tokens);
     return a.value_projection_only ? sum : sum + 2 * tokens * d * values;
 }
 
