@@ -240,7 +240,8 @@ struct Chunks {
                     const bool shown =
                         i >= 0 && j >= 0 &&
                         (i == j || hashing.shown(head, here.round, i, b < m ? before : here, j));
-                    const Index seen = shown ? hashing.times(head, i, j) : 0;
+                    const bool counted = !hashing.duplicates || i == j;
+                    const Index seen = !shown ? 0 : counted ? hashing.times(head, i, j) : 1;
                     added[at((part * m + a) * 2 * m + b)] = seen == 0 ? hidden
                                                             : hashing.duplicates
                                                                 ? 0
