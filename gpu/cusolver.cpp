@@ -37,10 +37,12 @@ std::string cuda_release() {
 void* open_library() {
     const std::string name = name_of_library("cusolver", CUSOLVER_VER_MAJOR);
     constexpr int how = RTLD_NOW | RTLD_LOCAL;
-    if (const std::string folder = folder_of_cublas(); !folder.empty())
+    std::string why;
+    for (const std::string& folder : {folder_of_cublas(), std::string()}) {
         if (void* found = dlopen((folder + name).c_str(), how)) return found;
-    if (void* found = dlopen(name.c_str(), how)) return found;
-    throw no_cusolver(dlerror(), cuda_release());
+        why += (why.empty() ? "" : "; ") + std::string(dlerror());
+    }
+    throw no_cusolver(why, cuda_release());
 }
 
 template <class Function>

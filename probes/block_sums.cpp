@@ -270,7 +270,10 @@ class Key {
         const auto own = [&](const Tensor& t) { return t.row_range(r.first, r.count); };
         const Tensor first = product(square(r.slope), squares_.row_range(0, r.cols));
         const Tensor gross = multiply(own(lengths_), first);
-        if (!r.divided) return {of_heads(gross), of_heads(gross)};
+        if (!r.divided) {
+            const Tensor sum = of_heads(gross);
+            return {sum, sum};
+        }
         const Tensor weighed = multiply(r.slope, weight(r));
         std::vector<Tensor> forms;
         for (Index p = 0; p < factor_.pairs; ++p) forms.push_back(turned_form(r.slope, weighed, p));

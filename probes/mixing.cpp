@@ -14,8 +14,16 @@ namespace {
 
 /// Whether P is whole on a device, where the numbers of all its heads are found at once.
 bool whole_on_device(const Attention& e) {
-    return !e.op.backend().host_memory() && !e.op.structure().factors && !e.op.team() &&
-           (e.together || e.op.bytes() <= e.memory);
+    if (e.op.backend().host_memory() || e.op.structure().factors || e.op.team() ||
+        (!e.together && e.op.bytes() > e.memory))
+        return false;
+    try {
+        e.op.matrix();
+    } catch (const OutOfMemory&) {
+        note_shortage("P was applied by blocks for the mixing of tokens");
+        return false;
+    }
+    return true;
 }
 
 /// 1^T P by rows of P, or of a P with factors by those.
@@ -110,7 +118,7 @@ MetricBytes mixing_bytes(const MetricSizes& s) {
     const double n = s.tokens, d = s.width;
     const double columns = std::min(d, std::max(128.0, double(1 << 21) / (s.heads * n)));
     const double work = s.rows + 4 * n * d * sizeof(double) + 2 * s.heads * n * columns * s.element;
-    return {.work = work, .of_sample = work};
+    return {.work = work, .of_sample = work - s.rows};
 }
 
 std::vector<Value> omegas(const std::vector<MeanRow>& rows, const StateMoments& x,
@@ -168,7 +176,12 @@ std::vector<Wide> products_by_columns(const Attention& e, const RowSums& sums) {
 /// |Pi2 P X|_F^2 of each head of all samples, from X centred first or as it is: that of each chunk
 /// of columns, `StateMoments::centred` of the heads.
 struct ProductsByColumns {
-    mutable std::vector<Later<std::vector<StateMoments>>> chunks;
+    struct Chunk {
+        Later<std::vector<StateMoments>> moments;
+        std::vector<int> exponents;  ///< of each head's product, which was divided by their powers
+                                     ///< of two
+    };
+    mutable std::vector<Chunk> chunks;
     std::vector<int> exponents;
 };
 struct OfCentred : ProductsByColumns {};
@@ -188,7 +201,10 @@ Found ask_products(const Attention& e) {
     for (Index first = 0; first < d; first += chunk) {
         const Index count = std::min(chunk, d - first);
         const Tensor y = matmul(p, x.col_range(first, count)).reshape({heads, n, count});
-        found.chunks.push_back(y.backend().state_moments(std::span(&y.view(), 1)));
+        std::vector<int> exponents = exponents_of(y);
+        const Tensor scaled = without_exponents(y, exponents);
+        found.chunks.push_back(
+            {y.backend().state_moments(std::span(&scaled.view(), 1)), std::move(exponents)});
     }
     return found;
 }
@@ -198,8 +214,10 @@ std::vector<Wide> squares_by(const Attention& e) {
     const auto [found, sample] = of_all_samples<Found>(e, ask_products<Found>);
     std::vector<Wide> squares(slot(e.op.heads()), 0);
     for (auto& chunk : found->chunks) {
-        const auto heads = of_sample(chunk.get(), sample, e.op.heads());
-        for (std::size_t k = 0; k < squares.size(); ++k) squares[k] += heads[k].centred;
+        const auto heads = of_sample(chunk.moments.get(), sample, e.op.heads());
+        const auto exponents = of_sample(chunk.exponents, sample, e.op.heads());
+        for (std::size_t k = 0; k < squares.size(); ++k)
+            squares[k] += std::ldexp(Wide(heads[k].centred), 2 * exponents[k]);
     }
     for (Wide& sum : squares) sum = std::ldexp(sum, 2 * found->exponents[slot(sample)]);
     return squares;

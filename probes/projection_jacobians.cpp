@@ -16,8 +16,8 @@ namespace {
 /// Where all rows of a layer cost too much, evenly spaced blocks of this many rows are sampled.
 constexpr Index sampled_block = 8;
 
-/// Otherwise the largest number of entries of P in a block, over all heads; some ten float64 copies
-/// of it are held.
+/// Otherwise the largest number of entries of P in a block, over all heads of a sample; some ten
+/// float64 copies of it are held.
 constexpr Index largest_block = Index{1} << 17;
 
 /// The selected rows.
@@ -147,7 +147,7 @@ std::vector<Sums> own_sums(const BlockSums& all, Index sample, Index heads, cons
 }
 
 /// Whether the heads of all samples are differentiated at once.
-bool at_once(const Attention& e) { return !e.op.backend().host_memory() && e.op.memory() == 0; }
+bool at_once(const Attention& e) { return !e.op.backend().host_memory(); }
 
 /// P is 1, whatever its logit.
 bool is_constant(const Attention& e) {
@@ -238,17 +238,25 @@ constexpr double jacobian_seconds = 2.9e-7;  ///< seconds of one core for an ent
 double block_bytes(const MetricSizes& s) {
     return 12 * std::max(double(1 << 17), 8 * s.heads * s.tokens) * sizeof(double);
 }
+/// Of each sample of a batch: a block has no more rows than it.
+double block_of_sample(const MetricSizes& s) {
+    return std::min(block_bytes(s), 12 * s.heads * s.tokens * s.tokens * sizeof(double));
+}
 MetricBytes query_bytes(const MetricSizes& s) {
-    const double work = 6 * s.tokens * s.columns * sizeof(double) + block_bytes(s);
-    return {.work = work, .of_sample = work};
+    const double queries = 6 * s.tokens * s.columns * sizeof(double);
+    return {.work = queries + block_bytes(s), .of_sample = queries + block_of_sample(s)};
 }
 MetricBytes key_bytes(const MetricSizes& s) {
     const double n = s.tokens, d = s.width;
     const bool gram = n < 2 * d || (s.rotated && !s.normed && n <= double(most_distances));
     const double grams = !gram ? 0 : s.rotated && s.normed ? 3 : 1;
-    const double work =
-        (4 * n * s.columns + 2 * n * d + grams * n * n) * sizeof(double) + block_bytes(s);
-    return {.work = work, .shared = token_spread_bytes(s), .of_sample = work};
+    const double grams_there = !gram ? 0 : s.rotated && !s.normed ? 3 : 1;
+    const auto bytes = [&](double keys, double matrices) {
+        return (keys * n * s.columns + 2 * n * d + matrices * n * n) * sizeof(double);
+    };
+    return {.work = bytes(4, grams) + block_bytes(s),
+            .shared = token_spread_bytes(s),
+            .of_sample = bytes(s.normed ? 8 : 4, grams_there) + block_of_sample(s)};
 }
 
 constexpr Metric projection_jacobians_metrics[] = {

@@ -42,11 +42,20 @@ inline std::string no_slope(const RowBlock& block) {
 /// memory for all.  `Found` is a type of its own, as of `Derived`.
 template <class Found, class Find>
 std::pair<const Found*, Index> of_all_samples(const Attention& e, const Find& find) {
-    if (e.together) try {
-            return {&e.together->derived.of<Found>([&] { return find(*e.together); }), e.sample};
+    struct Together {
+        std::optional<Found> found;  ///< none: the device lacks memory
+    };
+    const auto ask = [&] {
+        try {
+            return Together{find(*e.together)};
         } catch (const OutOfMemory&) {
             note_shortage("attentions of samples were measured one by one");
+            return Together{};
         }
+    };
+    if (e.together)
+        if (const Together& all = e.together->derived.template of<Together>(ask); all.found)
+            return {&*all.found, e.sample};
     return {&e.derived.of<Found>([&] { return find(e); }), 0};
 }
 
@@ -190,6 +199,12 @@ Found of_state(const Hidden& e, std::optional<std::vector<Found>> StatesTogether
             note_shortage("numbers of states were found one by one");
         } catch (const NonFiniteError&) {  // in the state of another sample
             if (all->x.batch() == 1) throw;
+            std::vector<Found> each(slot(all->x.batch()));
+            for (Index s = 0; s < all->x.batch(); ++s) try {
+                    each[slot(s)] = of(all->x.batch_range(s, 1)).front();
+                } catch (const NonFiniteError&) {  // nobody asks for its numbers
+                }
+            all->*kept = std::move(each);
         }
     if (!all || !(all->*kept)) return of(e.x).front();
     return (*(all->*kept))[slot(e.sample)];

@@ -26,8 +26,9 @@ class LayerSteps {
     void declare(Index width, Parameters& to);
     /// In the order of computation.
     std::span<const std::shared_ptr<Step>> all() const { return all_; }
-    AttentionStep& attention() const { return *attention_; }
-    FeedForwardStep& feed_forward() const { return *feed_forward_; }
+    AttentionStep& attention() { return *attention_; }
+    const AttentionStep& attention() const { return *attention_; }
+    const FeedForwardStep& feed_forward() const { return *feed_forward_; }
 
     double bytes = 0;  ///< of all parameters but those that are read when they are used
 

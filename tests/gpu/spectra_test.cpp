@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "attention/heads.hpp"
 #include "attention/spectra/on_device.hpp"
@@ -228,11 +229,9 @@ TEST_F(Spectra, StationaryNormsOfSeveralSamplesAreFoundAtOnce) {
     constexpr Index n = 70, samples = 3, heads = 2;
     for (const Type type : {Type::f64, Type::f32}) {
         const AttentionInput in = drawn_input(samples * heads, n, 6, type, 3);
-        const auto softmax = attention("softmax").make(in);
-        const auto expected = stationary_norm(*softmax);
-        AttentionInput moved_in = in;
-        moved_in.q = moved(in.q), moved_in.k = moved(in.k);
-        const auto each = of_each_sample(attention("softmax").make(moved_in), samples);
+        const Tensor p = attention("softmax").make(in)->matrix();
+        const auto expected = stationary_norm(*given_attention(p, false, ""));
+        const auto each = of_each_sample(given_attention(moved(p), false, ""), samples);
         const std::size_t whole = std::size_t(samples * heads * n * n) * bytes_of(type);
         std::size_t before = gpu::bytes_to_host();
         for (Index s = 0; s < samples; ++s) {
@@ -491,6 +490,28 @@ TEST_F(FullDevice, SolvesDenselyOnTheHost) {
     EXPECT_TRUE(found.on_host);
     EXPECT_EQ(found.value, dense_eigenvalue(p.a, n, 2).value);
     EXPECT_EQ(shortages().size(), 1U);
+    restart_shortages();
+}
+
+/// Heads with zeros, which lie between others, go to the host whatever is left of the device.
+TEST_F(FullDevice, CopiesHeadsOfStationaryNormsOneByOne) {
+    constexpr Index n = 70, heads = 24;
+    std::vector<double> all;
+    for (Index k = 0; k < heads; ++k) {
+        naive::Matrix p = naive::softmax(noise(n, 1, std::uint64_t(k)));
+        if (k % 3 > 0) p(0, 0) += std::exchange(p(0, 1), 0);
+        all.insert(all.end(), p.a.begin(), p.a.end());
+    }
+    const Tensor here =
+        Tensor::from_host(cpu(), {heads, n, n}, std::span<const double>(all), Type::f64);
+    const auto expected = stationary_norm(*given_attention(here, false, ""));
+    const auto p = given_attention(moved(here), false, "");
+    gpu::trim();
+    restart_shortages();
+    const MemoryLeft some(std::size_t(14 * 8 * n * n));
+    const auto found = stationary_norm(*p);
+    for (std::size_t k = 0; k < heads; ++k)
+        EXPECT_NEAR(found[k].estimate->value, expected[k].estimate->value, 1e-8) << k;
     restart_shortages();
 }
 

@@ -289,10 +289,15 @@ std::vector<Contraction> stationary_norm(const AttentionOperator& p, double memo
         });
         if (chosen.empty()) return out;
     }
-    const stored::Heads heads(there ? spectra::chosen(p.matrix(), chosen) : p.matrix_on_host());
+    // Of a device one by one: it may have no room for a stack of them.
+    std::vector<stored::Heads> heads;
+    heads.reserve(there ? chosen.size() : 1);
+    if (!there) heads.emplace_back(p.matrix_on_host());
+    for (std::size_t i = 0; there && i < chosen.size(); ++i)
+        heads.push_back(stored::Heads::of_finite(p.matrix().batch_range(chosen[i], 1)));
     in_parallel(std::ssize(chosen), [&](Index i) {
         const Index k = chosen[std::size_t(i)];
-        const View own = heads[there ? i : k];
+        const View own = there ? heads[std::size_t(i)][0] : heads.front()[k];
         Contraction& one = out[std::size_t(k)];
         one = !known.row_stochastic && has_negative(own) ? Contraction{{}, "P has negative entries"}
                                                          : contraction(own, accuracy);

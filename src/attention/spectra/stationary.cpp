@@ -117,7 +117,8 @@ std::vector<std::optional<Estimate>> stationary_norms(const Tensor& p, double ac
     if (open.empty()) return out;
     const Tensor b = weighted(spectra::chosen(p, open), pi);
     std::vector<double> rounding;
-    for (const Survey& own : b.backend().survey(b.view()).get())
+    Later<std::vector<Survey>> own_rows = b.backend().survey(b.view());
+    for (const Survey& own : own_rows.get())
         rounding.push_back(rounding_of_weighted(Index(n), std::sqrt(own.squares)));
     const std::vector<Estimate> found =
         radii_and_norms(b, {.norm_products = one_matrix::lanczos_products,
