@@ -98,7 +98,7 @@ struct Factor {
 
 /// x_c y_c of each column c, and (x_a y_b + x_b y_a) / 2 of each rotated pair.
 Tensor joint(const Tensor& x, const Tensor& y, Index pairs) {
-    const Tensor same = multiply(x, y);
+    Tensor same = multiply(x, y);
     if (pairs == 0) return same;
     const auto crossed = [&](const Tensor& s, const Tensor& t) {
         return multiply(s.col_range(0, pairs), t.col_range(pairs, pairs));

@@ -328,14 +328,14 @@ TEST(PolyTable4, ScalesBeginAtTheNThatThePaperStates) {
     const ExperimentOptions paper = with({}, ExperimentScale::paper);
     EXPECT_EQ(ExperimentSetting(entry, paper).text("scale_n"), "512,1024,2048,4096,8192,1024");
     const auto loss_of = [&](const char* n) {
-        const RunResult result =
-            perform(entry, with({{"tasks", "gratings"}, {"scale_n", n}, {"trials", "1"}}));
+        const RunResult result = perform(
+            entry, with({{"tasks", "gratings"}, {"scale_n", n}, {"trials", "1"}, {"d", "32"}}));
         EXPECT_NEAR(*row(result.table, "x^3 + dynamic scale", "learned_scale", "", -1).value, 0,
                     0.2);
         return *row(result.table, "x^3 + fixed scale", "final_loss", "", -1).value;
     };
     EXPECT_EQ(loss_of("1,1,1,1,1,16"), loss_of("tokens"));
-    EXPECT_NE(loss_of("1,1,1,1,1,2"), loss_of("tokens"));
+    EXPECT_GT(std::abs(loss_of("1,1,1,1,1,2") - loss_of("tokens")), 1e-5);  // float32: 2e-7
     EXPECT_THROW(loss_of("1,2"), UsageError);
 }
 
