@@ -186,28 +186,34 @@ class RowMean {
     double rows_ = 0, blocks_ = 0, rows_rows_ = 0;
 };
 
+/// What `of` finds of each of these states: of all at once, or of one after the other where a
+/// device lacks the memory or a state is not finite; nobody asks for the numbers of that one.
+template <class Of>
+auto of_states(const Tensor& x, const Of& of) {
+    if (x.batch() == 1) return of(x);
+    try {
+        return of(x);
+    } catch (const OutOfMemory&) {
+        note_shortage("numbers of states were found one by one");
+    } catch (const NonFiniteError&) {
+    }
+    decltype(of(x)) each(slot(x.batch()));
+    for (Index s = 0; s < x.batch(); ++s) try {
+            each[slot(s)] = of(x.batch_range(s, 1)).front();
+        } catch (const NonFiniteError&) {
+        }
+    return each;
+}
+
 /// What `of` finds of the state of an event: of those of all samples that go together, when the
 /// first is asked for its own, else of this one alone.
 template <class Found, class Of>
 Found of_state(const Hidden& e, std::optional<std::vector<Found>> StatesTogether::*kept,
                const Of& of) {
-    StatesTogether* const all = e.together;
-    if (all && !(all->*kept)) try {
-            all->*kept = of(all->x);
-        } catch (const OutOfMemory&) {
-            if (all->x.batch() == 1) throw;
-            note_shortage("numbers of states were found one by one");
-        } catch (const NonFiniteError&) {  // in the state of another sample
-            if (all->x.batch() == 1) throw;
-            std::vector<Found> each(slot(all->x.batch()));
-            for (Index s = 0; s < all->x.batch(); ++s) try {
-                    each[slot(s)] = of(all->x.batch_range(s, 1)).front();
-                } catch (const NonFiniteError&) {  // nobody asks for its numbers
-                }
-            all->*kept = std::move(each);
-        }
-    if (!all || !(all->*kept)) return of(e.x).front();
-    return (*(all->*kept))[slot(e.sample)];
+    if (!e.together) return of(e.x).front();
+    std::optional<std::vector<Found>>& all = e.together->*kept;
+    if (!all) all = of_states(e.together->x, of);
+    return (*all)[slot(e.sample)];
 }
 /// Of a state: `StatesTogether::Squares`, none where a device has no eigenvalues.
 StatesTogether::Squares squares_of(const Hidden& e);

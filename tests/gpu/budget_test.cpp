@@ -487,8 +487,7 @@ TEST(EffectiveRank, OfAllSamplesTakesTheMemoryThatIsPlanned) {
         for (const auto& [n, d] : {std::pair<Index, Index>{96, 64}, {64, 96}}) {
             const Tensor x =
                 random_tensor(device(), {samples, n, d}, type, Law::normal, Rng(7), 0, 1e3);
-            const Tensor first = x.batch_range(0, 1);
-            const StateMoments moments = state_moments(first);
+            const StateMoments moments = state_moments(x.batch_range(0, 1));
             const MetricSizes sizes{
                 .tokens = double(n), .width = double(d), .element = double(bytes_of(type))};
             const double planned = samples * find_metric("effective_rank")->bytes(sizes).of_sample;
@@ -499,13 +498,15 @@ TEST(EffectiveRank, OfAllSamplesTakesTheMemoryThatIsPlanned) {
                 Table table;
                 restart_shortages();
                 setenv("TSDIAG_EMULATED_TAKEN", std::to_string(taken).c_str(), 1);
-                probe_named("rank").make({})->on_hidden({0, "out", "", first, &together, 0},
-                                                        moments, table);
+                for (const Index s : {0, 1})
+                    probe_named("rank").make({})->on_hidden(
+                        {0, "out", "", x.batch_range(s, 1), &together, s}, moments, table);
                 unsetenv("TSDIAG_EMULATED_TAKEN");
                 return shortages().empty();
             };
             EXPECT_TRUE(suffice(planned)) << n << " x " << d;
             EXPECT_FALSE(suffice(planned / 2)) << n << " x " << d;
+            EXPECT_THAT(shortages(), testing::ElementsAre(testing::HasSubstr("by one, 1 time;")));
         }
     restart_shortages();
 }
