@@ -13,17 +13,25 @@ namespace tsdiag::probe {
 namespace {
 
 /// Whether P is whole on a device, where the numbers of all its heads are found at once.
-bool whole_on_device(const Attention& e) {
+struct WholeOnDevice {
+    bool there = false;
+};
+
+WholeOnDevice make_whole(const Attention& e) {
     if (e.op.backend().host_memory() || e.op.structure().factors || e.op.team() ||
         (!e.together && e.op.bytes() > e.memory))
-        return false;
+        return {};
     try {
         e.op.matrix();
     } catch (const OutOfMemory&) {
         note_shortage("P was applied by blocks for the mixing of tokens");
-        return false;
+        return {};
     }
-    return true;
+    return {true};
+}
+
+bool whole_on_device(const Attention& e) {
+    return e.derived.of<WholeOnDevice>([&] { return make_whole(e); }).there;
 }
 
 /// 1^T P by rows of P, or of a P with factors by those.

@@ -220,6 +220,31 @@ TEST(Device, SaysWhereItsMemoryDidNotSuffice) {
     EXPECT_EQ(run["warnings"].array().at(0).string(), run["shortages"].array().at(0).string());
 }
 
+/// A P that does not fit after all is applied by blocks.
+TEST(Device, MixesTokensWherePIsNotKept) {
+    const auto numbers = [](const char* taken) {
+        TemporaryDirectory folder;
+        const Finished found =
+            tsdiag(folder,
+                   {"probe", "random:post-norm,layers=1,d=16,heads=16", "--tokens", "320",
+                    "--probes", "mu1,mu2,omega", "--dtype", "f64", "--no-report", "--device", "cuda",
+                    "-o", "out"},
+                   {plugin(emulated_plugin()), "TSDIAG_EMULATED_MEMORY=150000000",
+                    std::string("TSDIAG_EMULATED_TAKEN=") + taken});
+        EXPECT_EQ(found.code, 0) << found.err;
+        const std::string description = read_file(folder.path() / "out/run.json");
+        EXPECT_EQ(description.find("applied by blocks for the mixing of tokens, 1 time;") !=
+                      description.npos,
+                  taken != std::string("0"));
+        const fs::path file = folder.path() / "out/metrics.csv";
+        return read_metrics_csv(read_file(file), file.string());
+    };
+    TableDifferences all;
+    compare_rows(numbers("140000000"), numbers("0"), all);
+    EXPECT_THAT(all.faults, IsEmpty());
+    EXPECT_GT(all.numbers, 40);
+}
+
 class EveryModelOnADevice : public testing::TestWithParam<std::string> {};
 
 /// A complete probe with states that the host cannot read: the same numbers.
