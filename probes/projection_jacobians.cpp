@@ -250,6 +250,8 @@ MetricBytes key_bytes(const MetricSizes& s) {
     const double n = s.tokens, d = s.width;
     const bool gram = n < 2 * d || (s.rotated && !s.normed && n <= double(most_distances));
     const double grams = !gram ? 0 : s.rotated && s.normed ? 3 : 1;
+    // On a device cosines and their product with the Gram matrix are held, and more factors of a
+    // norm.
     const double grams_there = !gram ? 0 : s.rotated && !s.normed ? 3 : 1;
     const auto bytes = [&](double keys, double matrices) {
         return (keys * n * s.columns + 2 * n * d + matrices * n * n) * sizeof(double);

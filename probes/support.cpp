@@ -23,8 +23,8 @@ struct MomentsOfSamples {
     Index residual = 0;  ///< place of the first R: 0 where it is X
 };
 
-const MomentsOfSamples& moments_of(const Attention& e, Index& sample) {
-    const auto [found, own] = of_all_samples<MomentsOfSamples>(e, [](const Attention& all) {
+std::pair<const MomentsOfSamples*, Index> moments_of(const Attention& e) {
+    return of_all_samples<MomentsOfSamples>(e, [](const Attention& all) {
         const bool same =
             !all.residual.defined() || (all.residual.view().data == all.input.view().data &&
                                         all.residual.shape() == all.input.shape());
@@ -33,28 +33,21 @@ const MomentsOfSamples& moments_of(const Attention& e, Index& sample) {
         return MomentsOfSamples{state_moments_later(std::move(states)),
                                 same ? 0 : all.input.batch()};
     });
-    sample = own;
-    return *found;
 }
 
 }  // namespace
 
 const StateMoments& input_moments(const Attention& e) {
-    Index sample = 0;
-    const MomentsOfSamples& all = moments_of(e, sample);
-    return all.found.get()[slot(sample)];
+    const auto [all, sample] = moments_of(e);
+    return all->found.get()[slot(sample)];
 }
 
 const StateMoments& residual_moments(const Attention& e) {
-    Index sample = 0;
-    const MomentsOfSamples& all = moments_of(e, sample);
-    return all.found.get()[slot(all.residual + sample)];
+    const auto [all, sample] = moments_of(e);
+    return all->found.get()[slot(all->residual + sample)];
 }
 
-void ask_moments(const Attention& e) {
-    Index sample = 0;
-    moments_of(e, sample);
-}
+void ask_moments(const Attention& e) { moments_of(e); }
 
 Value narrow(Wide x) {
     const auto y = double(x);

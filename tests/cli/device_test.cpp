@@ -224,13 +224,12 @@ TEST(Device, SaysWhereItsMemoryDidNotSuffice) {
 TEST(Device, MixesTokensWherePIsNotKept) {
     const auto numbers = [](const char* taken) {
         TemporaryDirectory folder;
-        const Finished found =
-            tsdiag(folder,
-                   {"probe", "random:post-norm,layers=1,d=16,heads=16", "--tokens", "320",
-                    "--probes", "mu1,mu2,omega", "--dtype", "f64", "--no-report", "--device", "cuda",
-                    "-o", "out"},
-                   {plugin(emulated_plugin()), "TSDIAG_EMULATED_MEMORY=150000000",
-                    std::string("TSDIAG_EMULATED_TAKEN=") + taken});
+        const Finished found = tsdiag(
+            folder,
+            {"probe", "random:post-norm,layers=1,d=16,heads=16", "--tokens", "320", "--probes",
+             "mu1,mu2,omega", "--dtype", "f64", "--no-report", "--device", "cuda", "-o", "out"},
+            {plugin(emulated_plugin()), "TSDIAG_EMULATED_MEMORY=150000000",
+             std::string("TSDIAG_EMULATED_TAKEN=") + taken});
         EXPECT_EQ(found.code, 0) << found.err;
         const std::string description = read_file(folder.path() / "out/run.json");
         EXPECT_EQ(description.find("applied by blocks for the mixing of tokens, 1 time;") !=
