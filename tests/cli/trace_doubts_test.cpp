@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <filesystem>
 #include <limits>
 
 #include "checkpoint/zip_writer.hpp"
@@ -227,6 +228,46 @@ TEST_F(TraceDoubts, MapsThatAreNotThoseOfTheQueriesBesideThemAreToldApart) {
     EXPECT_THAT(output(softmax(), {"--attention", "softmax"}), HasSubstr(apart));
     EXPECT_THAT(output(softmax(), {"--attention", "linear"}),
                 HasSubstr("attentions: --attention linear forms P of queries and keys"));
+}
+
+/// The first sample says nothing of the others, nor the first batch.
+TEST_F(TraceDoubts, MapsOfEverySampleAreComparedWithTheQueriesBesideThem) {
+    constexpr Index columns = 3;
+    const auto heads_of = [](int seed) {
+        std::vector<double> x;
+        for (Index i = 0; i < heads * tokens * columns; ++i)
+            x.push_back(2 * std::sin(double(i * i + 5 * seed)));
+        return x;
+    };
+    const auto both = [](std::vector<double> first, const std::vector<double>& second) {
+        first.insert(first.end(), second.begin(), second.end());
+        return first;
+    };
+    const std::vector<double> q = heads_of(1), k = heads_of(2),
+                              p = softmax_of(q, k, tokens, columns, false),
+                              other = softmax_of(heads_of(3), k, tokens, columns, false);
+    const auto output = [&](const std::string& trace) {
+        const Finished found =
+            tsdiag(folder, {"probe", trace, "--no-report", "--out", "out", "--force"});
+        EXPECT_EQ(found.code, 0) << found.err;
+        return one_line(found.out);
+    };
+    const std::string apart = "sample 1, is not softmax(q k^T / sqrt(d))",
+                      own = "attentions contains their P";
+    for (const bool fits : {true, false}) {
+        const std::vector<double>& second = fits ? p : other;
+        write({{"queries.0", {2, heads, tokens, columns}, both(q, q)},
+               {"keys.0", {2, heads, tokens, columns}, both(k, k)},
+               {"attentions.0", {2, heads, tokens, tokens}, both(p, second)}});
+        EXPECT_THAT(output("trace.npz"), HasSubstr(fits ? own : apart));
+        std::filesystem::create_directory(folder / "batches");
+        for (const bool last : {false, true})
+            write({{"queries.0", {heads, tokens, columns}, q},
+                   {"keys.0", {heads, tokens, columns}, k},
+                   maps("attentions.0", last ? second : p)},
+                  last ? "batches/batch-1.npz" : "batches/batch-0.npz");
+        EXPECT_THAT(output("batches"), HasSubstr(fits ? own : apart));
+    }
 }
 
 TEST_F(TraceDoubts, MapsOfOtherHeadsThanTheQueriesBesideThemAreRefused) {

@@ -38,9 +38,39 @@ bool all_finite(const std::vector<double>& values) {
     return std::ranges::all_of(values, [](double v) { return std::isfinite(v); });
 }
 
-/// The fit of a layer with this scale; nothing where no row is finite.
-std::optional<MapFit> fit_of(const SavedTrace& trace, Index layer, double scale,
-                             const SampleTokens& sample) {
+/// A sample of one of the batches.
+struct BatchSample {
+    const SavedTrace* batch = nullptr;
+    SampleTokens sample;
+    Index number = 0;  ///< counted over the batches
+};
+
+/// The samples of which a token is kept.
+std::vector<BatchSample> measured_samples(std::span<const SavedTrace> batches,
+                                          const std::vector<std::vector<bool>>& masks) {
+    std::vector<BatchSample> out;
+    Index before = 0;
+    for (const SavedTrace& batch : batches) {
+        const auto first = masks.begin() + std::min(before, Index(std::ssize(masks)));
+        if (!masks.empty() && first == masks.end()) break;
+        for (SampleTokens& sample : kept_tokens(batch, {first, masks.end()}))
+            if (!sample.tokens.empty()) {
+                const Index number = before + sample.number;
+                out.push_back({&batch, std::move(sample), number});
+            }
+        before += batch.summary().samples;
+    }
+    return out;
+}
+
+/// The larger of what whole and causal rows are apart in one sample, and the largest logit.
+struct SampleFit {
+    double apart = 0, largest = 0;
+};
+
+/// That of a layer with this scale; nothing where no row is finite.
+std::optional<SampleFit> fit_of(const SavedTrace& trace, Index layer, double scale,
+                                const SampleTokens& sample) {
     constexpr Index most_heads = 4, most_rows = 8;
     const RawTensor p = trace.attentions().at(layer).sample(sample.number),
                     q = trace.queries().at(layer).sample(sample.number),
@@ -69,25 +99,39 @@ std::optional<MapFit> fit_of(const SavedTrace& trace, Index layer, double scale,
         }
     }
     if (!compared) return std::nullopt;
-    // Logits are rounded relative to their size, and P moves by no more than twice as much.  At
-    // least a thousandth: arrays may come from two passes.
-    const double allowed = std::max(1e-3, 4 * trace.summary().map_rounding * (1 + largest));
-    return MapFit{layer, std::min(whole, causal), allowed, scale};
+    return SampleFit{std::min(whole, causal), largest};
+}
+
+/// The sample of a layer that goes farthest beyond what is allowed, with this scale.
+std::optional<MapFit> fit_of(Index layer, double scale, const std::vector<BatchSample>& samples) {
+    std::optional<MapFit> worst;
+    for (const auto& [batch, sample, number] : samples) {
+        const std::optional<SampleFit> fit = fit_of(*batch, layer, scale, sample);
+        if (!fit) continue;
+        // Logits are rounded relative to their size, and P moves by no more than twice as much.  At
+        // least a thousandth: arrays may come from two passes.
+        const double allowed =
+            std::max(1e-3, 4 * batch->summary().map_rounding * (1 + fit->largest));
+        if (!worst || fit->apart - allowed > worst->apart - worst->allowed)
+            worst = MapFit{layer, number, fit->apart, allowed, scale};
+    }
+    return worst;
 }
 
 }  // namespace
 
-std::vector<MapFit> map_fits(const SavedTrace& trace, std::optional<double> scale,
+std::vector<MapFit> map_fits(std::span<const SavedTrace> batches, std::optional<double> scale,
                              const std::vector<std::vector<bool>>& masks) {
     std::vector<MapFit> out;
+    const SavedTrace& trace = batches.front();
     if (trace.attentions().empty() || trace.queries().empty()) return out;
-    const SampleTokens sample = sample_of(trace, masks);
+    const std::vector<BatchSample> samples = measured_samples(batches, masks);
     for (const auto& [layer, query] : trace.queries()) {
-        if (!trace.attentions().contains(layer) || sample.tokens.empty()) continue;
+        if (!trace.attentions().contains(layer)) continue;
         const double usual = 1 / std::sqrt(double(query.raw.shape.back()));
-        std::optional<MapFit> fit = fit_of(trace, layer, scale.value_or(usual), sample);
+        std::optional<MapFit> fit = fit_of(layer, scale.value_or(usual), samples);
         if (fit && !fit->fits() && !scale)
-            if (const auto scaled = fit_of(trace, layer, 1, sample);
+            if (const auto scaled = fit_of(layer, 1, samples);
                 scaled && scaled->apart < fit->apart && scaled->fits())
                 fit = scaled;
         if (fit) out.push_back(*fit);

@@ -452,23 +452,26 @@ bool is_before_ffn(const SavedTrace& trace, std::string_view step) {
 
 }  // namespace
 
-SampleTokens sample_of(const SavedTrace& trace, std::vector<std::vector<bool>> masks) {
+std::vector<SampleTokens> kept_tokens(const SavedTrace& trace,
+                                      std::vector<std::vector<bool>> masks) {
     const Index samples = trace.summary().samples, n = trace.summary().tokens;
-    SampleTokens out;
-    out.rounding = trace.summary().state_rounding;
     if (masks.empty() && trace.mask())
         masks = masks_of(trace.mask()->raw, trace.mask()->name, samples, n);
-    if (masks.empty()) {
-        for (Index i = 0; i < n; ++i) out.tokens.push_back(i);
-        return out;
-    }
+    if (masks.empty()) masks.assign(std::size_t(samples), std::vector<bool>(std::size_t(n), true));
+    std::vector<SampleTokens> out;
     for (Index s = 0; s < std::min(samples, Index(std::ssize(masks))); ++s) {
-        std::vector<Index> own;
+        SampleTokens& own = out.emplace_back(s);
+        own.rounding = trace.summary().state_rounding;
         for (Index i = 0; i < n; ++i)
-            if (masks[std::size_t(s)][std::size_t(i)]) own.push_back(i);
-        if (own.size() > out.tokens.size()) out.number = s, out.tokens = std::move(own);
+            if (masks[std::size_t(s)][std::size_t(i)]) own.tokens.push_back(i);
     }
     return out;
+}
+
+SampleTokens sample_of(const SavedTrace& trace, const std::vector<std::vector<bool>>& masks) {
+    const std::vector<SampleTokens> all = kept_tokens(trace, masks);
+    return *std::ranges::max_element(all, {},
+                                     [](const SampleTokens& s) { return s.tokens.size(); });
 }
 
 std::vector<Stage> stages_of(const SavedTrace& trace, NormPlacement placement) {

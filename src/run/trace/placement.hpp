@@ -9,12 +9,15 @@ namespace tsdiag {
 /// A sample of a trace, and those of its tokens that a mask keeps.
 struct SampleTokens {
     Index number = 0;
-    std::vector<Index> tokens;
+    std::vector<Index> tokens = {};
     double rounding = 0;  ///< relative, of the coarsest of the states
 };
-/// The sample with most tokens that `masks`, one a sample, keep, or else the mask of the trace; the
-/// first without either.
-SampleTokens sample_of(const SavedTrace& trace, std::vector<std::vector<bool>> masks);
+/// The samples that have one of `masks`, with the tokens that it keeps; without masks all, with
+/// those that the mask of the trace keeps, or else all.
+std::vector<SampleTokens> kept_tokens(const SavedTrace& trace,
+                                      std::vector<std::vector<bool>> masks);
+/// The first of those with most tokens.
+SampleTokens sample_of(const SavedTrace& trace, const std::vector<std::vector<bool>>& masks);
 
 /// The stages that a trace may have inside the layers of this placement, in order.
 std::vector<Stage> stages_of(const SavedTrace& trace, NormPlacement placement);

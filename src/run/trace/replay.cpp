@@ -500,9 +500,9 @@ void require_causal(const Checkpoint& file, const SavedTrace& trace, const Trace
 }
 
 /// Says of the P that are stored beside queries and keys whether they are theirs.
-void describe_fit(const SavedTrace& trace, const TraceOptions& options,
+void describe_fit(std::span<const SavedTrace> batches, const TraceOptions& options,
                   const std::vector<std::vector<bool>>& masks, TraceNotes& notes) {
-    const std::vector<MapFit> all = map_fits(trace, options.scale, masks);
+    const std::vector<MapFit> all = map_fits(batches, options.scale, masks);
     std::vector<MapFit> apart = all;
     std::erase_if(apart, [](const MapFit& fit) { return fit.fits(); });
     if (!all.empty() && apart.empty()) {
@@ -517,9 +517,11 @@ void describe_fit(const SavedTrace& trace, const TraceOptions& options,
     const std::string softmax = options.scale ? fmt::format("softmax({:g} q k^T)", *options.scale)
                                               : std::string("softmax(q k^T / sqrt(d))");
     notes.defaults.push_back(
-        fmt::format("attentions: P of layer {}{} is not {} of the queries and keys beside it, up "
-                    "to {:.2g} apart, as by a bias, a mask or another pass; P is taken as stored",
-                    worst.layer, others, softmax, worst.apart));
+        fmt::format("attentions: P of layer {}{}{} is not {} of the queries and keys beside it, "
+                    "up to {:.2g} apart, as by a bias, a mask or another pass; P is taken as "
+                    "stored",
+                    worst.layer, worst.sample > 0 ? fmt::format(", sample {},", worst.sample) : "",
+                    others, softmax, worst.apart));
 }
 
 std::string layers_text(const SavedTrace::Layers& layers) {
@@ -607,7 +609,7 @@ TraceNotes describe_trace(const Checkpoint& file, const TraceOptions& options,
     if (std::ranges::any_of(trace.queries(), [&](const auto& query) {
             return uses_given(trace, query.first, options);
         }))
-        describe_fit(trace, options, masks, notes);
+        describe_fit(batches, options, masks, notes);
     if (std::ranges::any_of(trace.attentions(), [&](const auto& map) {
             return !uses_given(trace, map.first, options);
         }))
