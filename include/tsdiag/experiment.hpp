@@ -108,6 +108,8 @@ ExperimentOptions recorded_options(const RunRecord& run);
 /// Judges each comparison by its trials: Student's t with `freedom` degrees, one-sided for a bound.
 /// A likeness is found by two one-sided tests within its margin.  Comparisons with a number are one
 /// family, orders and likenesses another; the family-wise error rate of each is at most 5 % (Holm).
+/// A claim on several numbers (`chosen_from`) is found where its least certain one is significant,
+/// and contradicted where one of them is, by Bonferroni's correction.
 /// Fewer than three trials decide nothing, and trials of equal value an order or a likeness by
 /// their number alone.
 void judge(std::span<Comparison> comparisons);

@@ -156,7 +156,7 @@ struct Comparison {
     double freedom = 0;     ///< degrees of freedom of the error; 0: count - 1
     double resolution = 0;  ///< differences up to it count as 0
     bool counted = false;   ///< once, not sampled in trials
-    Index chosen_from = 1;  ///< of so many numbers the least certain one
+    Index chosen_from = 1;  ///< of so many numbers that the claim is of, the least certain one
     Outcome outcome = Outcome::unjudged;
     std::string judgement = {};  ///< the outcome in words: "no significant difference (1.2 ...)"
     /// Where open: about so many trials would tell a distance like this one; 0: none would.

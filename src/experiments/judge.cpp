@@ -54,30 +54,36 @@ double needed(const Comparison& c, std::size_t family, double freedom) {
     return student_quantile(1 - share, freedom);
 }
 
+/// Of a claim on several numbers the least certain is tested: its p-value is that of the claim
+/// where it is in favour, for then the others are no less certain (intersection-union), and
+/// multiplied by their number (Bonferroni) where it is against.
+double tests(const Comparison& c, bool in_favour) { return in_favour ? 1 : double(c.chosen_from); }
+
 /// The p-value of trials that all have the same value, as accuracies on few samples may: they give
 /// no standard error, and what is left is their sign.
 double probability_of_signs(const Comparison& c) { return std::pow(0.5, double(c.count - 1)); }
 
 /// The p-value of two numbers that are comparable, or else are not: two one-sided tests [TOST] of
-/// each side of the margin.  Of the farthest of several numbers the first is that of all, the
-/// second is multiplied by their number.
+/// each side of the margin.
 double probability_of_margin(const Comparison& c, const Distance& d) {
     const double inside = (c.resolution - std::abs(d.off)) / *c.error;
     const double alike = student_tail(inside, freedom_of(c)),
-                 apart = double(c.chosen_from) * student_tail(-inside, freedom_of(c));
+                 apart = tests(c, false) * student_tail(-inside, freedom_of(c));
     return std::min(1.0, 2 * std::min(alike, apart));
 }
 
 /// The p-value; an order is tested on both sides.
 double probability_of(const Comparison& c, const Distance& d) {
-    if (c.kind == Kind::order && d.exact) return d.off == 0 ? 1 : probability_of_signs(c);
+    if (c.kind == Kind::order && d.exact)
+        return d.off == 0 ? 1 : std::min(1.0, tests(c, d.off > 0) * probability_of_signs(c));
     if (c.kind == Kind::comparable)
         return *c.error > 0 ? probability_of_margin(c, d) : probability_of_signs(c);
     const double against = !one_sided(c)             ? std::abs(d.beyond)
                            : c.kind == Kind::at_most ? d.beyond
                                                      : -d.beyond;
     if (d.exact) return against > 0 ? 0 : 1;
-    return (one_sided(c) ? 1 : 2) * student_tail(against / *c.error, freedom_of(c));
+    const double sides = one_sided(c) ? 1 : 2 * (c.kind == Kind::order ? tests(c, d.off > 0) : 1);
+    return std::min(1.0, sides * student_tail(against / *c.error, freedom_of(c)));
 }
 
 /// "2.1 standard errors above"; "1.3 % above" where there is no standard error.
@@ -135,13 +141,13 @@ bool signs_only(const Comparison& c, const Distance& d) {
 /// The fewest trials at which one of `family` claims would be significant if their distance and
 /// scatter stay as they are; 0: more than ten thousand.
 Index trials_for(const Comparison& c, const Distance& d, std::size_t family) {
+    family *= std::size_t(tests(c, c.kind == Kind::order ? d.off > 0 : d.beyond == 0));
     if (signs_only(c, d))  // 2^-(n - 1) <= level / family
         return d.off == 0 && c.kind == Kind::order
                    ? 0
                    : 1 + Index(std::ceil(std::log2(double(family) / level)));
     const double distance =
         c.kind == Kind::comparable ? std::abs(c.resolution - std::abs(d.off)) : std::abs(d.beyond);
-    if (d.beyond != 0) family *= std::size_t(c.chosen_from);
     constexpr Index most = 10'000;
     for (Index n = std::max(c.count, fewest) + 1; n <= most; n += std::max<Index>(1, n / 20)) {
         const double scatter = *c.error * std::sqrt(double(c.count) / double(n));
@@ -151,14 +157,20 @@ Index trials_for(const Comparison& c, const Distance& d, std::size_t family) {
     return 0;
 }
 
+/// "; significant from 4.8, a difference of 0.12": what these trials can see, beside a distance in
+/// standard errors.
+std::string seen_from(const Comparison& c, const Distance& d, std::size_t family) {
+    if (c.kind == Kind::order) family *= std::size_t(tests(c, d.off > 0));
+    const double from = needed(c, family, freedom_of(c));
+    return fmt::format("; significant from {:.1f}, a difference of {:.2g}", from, from * *c.error);
+}
+
 /// Why nothing is decided, and what would decide it.
 std::string why_open(const Comparison& c, const Distance& d, std::size_t family) {
     if (signs_only(c, d))
         return "; all trials have the same value, and their sign alone decides too little";
     if (c.kind == Kind::comparable) return fmt::format(", standard error {:.2g}", *c.error);
-    return c.resolution > 0
-               ? ""
-               : fmt::format("; significant from {:.1f}", needed(c, family, freedom_of(c)));
+    return c.resolution > 0 ? "" : seen_from(c, d, family);
 }
 
 void say(Comparison& c, const Distance& d, const Judgement& judged, const std::string& rest) {

@@ -53,15 +53,19 @@ std::string experiments_markdown() {
         "Holm's correction keeps the probability of any false rejection on a page at 5 % or less, "
         "separately for its orders and likenesses and for its comparisons with a number; a "
         "difference that is not "
-        "significant is shown with the number of standard errors from which it would be. Where a "
+        "significant is shown with the number of standard errors from which it would be, and the "
+        "difference that this is: what these trials can see. Models with the same seed see the "
+        "same samples, and orders and likenesses of trained models are differences within a seed, "
+        "from the curves METRIC_by_trial. A claim on several models, \"outperforms all\", is one "
+        "comparison: it is found where its least certain order is significant, and contradicted "
+        "where the opposite of one of them is, by Bonferroni's correction. Where a "
         "resolution is given, differences up to it are ignored. \"Comparable\", \"similar\" and "
         "their like are claims that two one-sided tests support or refute within a margin; the "
         "claim says which, and where it comes from. A page begins with how many claims are "
         "contradicted, found, consistent and open, and with about how many trials would decide "
         "half of the open ones. Trials of equal value, as accuracies on few samples may be, "
         "decide by their sign alone. Bands are 95 % intervals of each "
-        "mean separately. Trials with the same seeds are treated as independent, so orders are "
-        "found too rarely rather than too often.\n\nA trial runs on one thread, so the same seed "
+        "mean separately.\n\nA trial runs on one thread, so the same seed "
         "gives the same tables with any number of threads (except for seconds and bytes).\n\n";
     for (const ExperimentEntry* entry : experiments()) out += section(*entry);
     out.pop_back();

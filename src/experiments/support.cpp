@@ -9,6 +9,22 @@
 #include "tsdiag/intervals.hpp"
 
 namespace tsdiag::experiment_list {
+namespace {
+
+constexpr std::string_view by_trial = "_by_trial";
+
+/// `of` the values of a and b in each trial that has both.
+ByTrial within_trials(const ByTrial& a, const ByTrial& b,
+                      const std::function<double(double, double)>& of) {
+    ByTrial out;
+    for (const auto& [trial, value] : a)
+        if (const auto other = b.find(trial); other != b.end())
+            if (const double found = of(value, other->second); std::isfinite(found))
+                out[trial] = found;
+    return out;
+}
+
+}  // namespace
 
 Number Numbers::at(std::string_view model, std::string_view metric, std::string_view stage,
                    Index layer) const {
@@ -38,6 +54,22 @@ std::map<double, Number> Numbers::curve(std::string_view model, std::string_view
     return found;
 }
 
+ByTrial Numbers::trials(std::string_view model, std::string_view metric, std::string_view stage,
+                        Index layer) const {
+    ByTrial found;
+    for (const CurveRow& row : curves_)
+        if (row.curve.ends_with(by_trial) && row.y && row.at.layer == layer && row.at.head < 0 &&
+            row.at.stage == stage && row.at.tensor.empty() && row.model == model &&
+            std::string_view(row.curve).substr(0, row.curve.size() - by_trial.size()) == metric)
+            found[row.x] = *row.y;
+    return found;
+}
+
+void KeepByTrial::scalar(const Place& at, std::string_view metric, const Value& value) {
+    out_.scalar(at, metric, value);
+    out_.point(at, fmt::format("{}{}", metric, by_trial), double(trial_), value);
+}
+
 Number scaled(const Number& number, double factor, double offset) {
     Number out = number;
     if (out.value) out.value = factor * *out.value + offset;
@@ -54,6 +86,20 @@ void join_errors(Number& out, const Number& a, double error_a, const Number& b, 
 }
 
 }  // namespace
+
+Number mean_of(const ByTrial& values) {
+    if (values.empty()) return {.note = "no trial has values of both"};
+    Moments moments;
+    for (const auto& [trial, value] : values) moments.add(value);
+    Number out{.value = moments.mean(), .count = moments.count()};
+    if (moments.count() > 1) out.error = moments.standard_error();
+    return out;
+}
+
+ByTrial difference(const ByTrial& a, const ByTrial& b) {
+    return within_trials(a, b, std::minus<>());
+}
+ByTrial ratio(const ByTrial& a, const ByTrial& b) { return within_trials(a, b, std::divides<>()); }
 
 Number difference(const Number& a, const Number& b) {
     if (!a.value || !b.value) return {.note = a.value ? b.note : a.note};
@@ -120,11 +166,37 @@ Comparison resolved(Comparison comparison, double resolution) {
     return comparison;
 }
 
+namespace {
+
+constexpr std::string_view by_seed = ", seed by seed";
+
+Comparison alike_within(const std::string& what, const std::string& first,
+                        const std::string& second, const Number& apart, std::string says,
+                        double margin) {
+    return resolved(compare(fmt::format("{}: {} less {}", what, first, second), std::move(says),
+                            0.0, apart, Comparison::Kind::comparable),
+                    margin);
+}
+
+Comparison order_within(const std::string& what, const std::string& first,
+                        const std::string& second, const Number& apart, std::string says,
+                        double margin) {
+    return compare(fmt::format("{}: {} over {}{}", what, first, second, less(margin)),
+                   std::move(says), std::nullopt, scaled(apart, 1, -margin),
+                   Comparison::Kind::order);
+}
+
+}  // namespace
+
 Comparison alike(const std::string& what, const std::string& first, const std::string& second,
                  const Number& a, const Number& b, std::string says, double margin) {
-    return resolved(compare(fmt::format("{}: {} less {}", what, first, second), std::move(says),
-                            0.0, difference(a, b), Comparison::Kind::comparable),
-                    margin);
+    return alike_within(what, first, second, difference(a, b), std::move(says), margin);
+}
+
+Comparison alike(const std::string& what, const std::string& first, const std::string& second,
+                 const ByTrial& a, const ByTrial& b, std::string says, double margin) {
+    return alike_within(fmt::format("{}{}", what, by_seed), first, second,
+                        mean_of(difference(a, b)), std::move(says), margin);
 }
 
 Comparison counted_up(Comparison comparison) {
@@ -139,9 +211,30 @@ std::string less(double margin) {
 
 Comparison order_of(const std::string& what, const std::string& first, const std::string& second,
                     const Number& a, const Number& b, std::string says, double margin) {
-    return compare(fmt::format("{}: {} over {}{}", what, first, second, less(margin)),
-                   std::move(says), std::nullopt, scaled(difference(a, b), 1, -margin),
-                   Comparison::Kind::order);
+    return order_within(what, first, second, difference(a, b), std::move(says), margin);
+}
+
+Comparison order_of(const std::string& what, const std::string& first, const std::string& second,
+                    const ByTrial& a, const ByTrial& b, std::string says, double margin) {
+    return order_within(fmt::format("{}{}", what, by_seed), first, second,
+                        mean_of(difference(a, b)), std::move(says), margin);
+}
+
+Comparison all_orders(const std::string& what, const std::vector<SeedOrder>& orders,
+                      std::string says, double margin) {
+    const auto certainty = [&](const SeedOrder& order) {
+        const Number apart = scaled(mean_of(difference(order.a, order.b)), 1, -margin);
+        if (!apart.value || !apart.error) return -HUGE_VAL;
+        return *apart.value == 0 ? 0 : *apart.value / *apart.error;
+    };
+    const SeedOrder& least = *std::ranges::min_element(orders, {}, certainty);
+    const std::string all =
+        orders.size() > 1 ? fmt::format(", least certain of {}", orders.size()) : "";
+    Comparison out =
+        order_within(fmt::format("{}{}{}", what, by_seed, all), least.first, least.second,
+                     mean_of(difference(least.a, least.b)), std::move(says), margin);
+    out.chosen_from = std::ssize(orders);
+    return out;
 }
 
 std::string in_words(const std::vector<Plot>& panels) {

@@ -20,6 +20,26 @@ struct Number {
     double freedom() const { return degrees > 0 ? degrees : double(count - 1); }
 };
 
+/// The values of a metric in each trial that has one.
+using ByTrial = std::map<double, double>;
+
+/// Passes on what a trial says, and keeps the value of each metric as a point of a curve
+/// METRIC_by_trial.  Models of one trial have the same seed and see the same samples: their
+/// difference within it has no share in what differs between seeds.
+class KeepByTrial final : public Sink {
+  public:
+    KeepByTrial(Sink& out, Index trial) : out_(out), trial_(trial) {}
+    void scalar(const Place& at, std::string_view metric, const Value& value) override;
+    void point(const Place& at, std::string_view curve, double x, const Value& y) override {
+        out_.point(at, curve, x, y);
+    }
+    void matrix(Map map) override { out_.matrix(std::move(map)); }
+
+  private:
+    Sink& out_;
+    Index trial_;
+};
+
 /// The numbers of a table by model.
 class Numbers {
   public:
@@ -30,6 +50,9 @@ class Numbers {
     std::map<double, Number> depth(std::string_view model, std::string_view metric,
                                    std::string_view stage) const;
     std::map<double, Number> curve(std::string_view model, std::string_view curve) const;
+    /// As `at`, of what `KeepByTrial` has kept.
+    ByTrial trials(std::string_view model, std::string_view metric, std::string_view stage = "",
+                   Index layer = -1) const;
 
   private:
     std::vector<MetricRow> metrics_;
@@ -39,11 +62,18 @@ class Numbers {
 /// factor x + offset, with its error.
 Number scaled(const Number& number, double factor, double offset = 0);
 
-/// a - b, assumed independent: an overestimate of the error where they share seeds.
+/// The mean of these values with its standard error.
+Number mean_of(const ByTrial& values);
+
+/// a - b, assumed independent.
 Number difference(const Number& a, const Number& b);
+/// a - b within each trial that has both.
+ByTrial difference(const ByTrial& a, const ByTrial& b);
 
 /// a / b, assumed independent, its error to first order; undefined where b is 0.
 Number ratio(const Number& a, const Number& b);
+/// a / b within each trial that has both; none where b is 0.
+ByTrial ratio(const ByTrial& a, const ByTrial& b);
 
 /// Slope of log y over log x between two points, its error to first order; y0 and y1 assumed
 /// independent.
@@ -68,6 +98,9 @@ Comparison resolved(Comparison comparison, double resolution);
 /// comes from.
 Comparison alike(const std::string& what, const std::string& first, const std::string& second,
                  const Number& a, const Number& b, std::string says, double margin);
+/// The same, seed by seed.
+Comparison alike(const std::string& what, const std::string& first, const std::string& second,
+                 const ByTrial& a, const ByTrial& b, std::string says, double margin);
 /// `comparison` of a number that was counted, not sampled.
 Comparison counted_up(Comparison comparison);
 /// ", less 0.5", of a number of which a margin was taken; ", plus 0.5" where it is negative.
@@ -75,6 +108,18 @@ std::string less(double margin);
 /// "what: first over second": whether one number exceeds the other, by more than `margin`.
 Comparison order_of(const std::string& what, const std::string& first, const std::string& second,
                     const Number& a, const Number& b, std::string says, double margin = 0);
+/// The same, seed by seed.
+Comparison order_of(const std::string& what, const std::string& first, const std::string& second,
+                    const ByTrial& a, const ByTrial& b, std::string says, double margin = 0);
+/// One of several orders, seed by seed.
+struct SeedOrder {
+    std::string first, second;
+    ByTrial a, b;
+};
+/// Whether all of them hold, each by more than `margin`: judged by the least certain one, the one
+/// with the least a - b - margin in standard errors.
+Comparison all_orders(const std::string& what, const std::vector<SeedOrder>& orders,
+                      std::string says, double margin = 0);
 /// "t_sim: 0.02 at 0, 0.99 at 12; ..." for the alternative text of a figure.
 std::string in_words(const std::vector<Plot>& panels);
 

@@ -46,35 +46,6 @@ void tell_all(const Outcome& run, Sink& out) {
     out.scalar({}, "final_accuracy", judged ? Value(run.evaluations.back().accuracy) : none);
 }
 
-/// Passes on what the trials of a model say, in their order; notes their final numbers, and
-/// completes `test_loss_excess`: a trial does not know the loss of the base, which may come from
-/// another process.
-class FinalNumbers final : public Sink {
-  public:
-    FinalNumbers(Sink& out, Finals& finals, const Trained& model)
-        : out_(out),
-          loss_(finals.test_loss[model.name]),
-          accuracy_(finals.accuracy[model.name]),
-          base_(model.base.empty() ? nullptr : &finals.test_loss.at(model.base)) {}
-    void scalar(const Place& at, std::string_view metric, const Value& value) override {
-        if (metric == "final_test_loss") loss_.push_back(value.value);
-        if (metric == "final_accuracy") accuracy_.push_back(value.value);
-        if (metric != "test_loss_excess") return out_.scalar(at, metric, value);
-        const std::optional<double> own = loss_.back(), other = base_->at(loss_.size() - 1);
-        out_.scalar(at, metric,
-                    own && other ? Value(*own - *other) : undefined("training diverged"));
-    }
-    void point(const Place& at, std::string_view curve, double x, const Value& y) override {
-        out_.point(at, curve, x, y);
-    }
-    void matrix(Map map) override { out_.matrix(std::move(map)); }
-
-  private:
-    Sink& out_;
-    Finals::ByTrial &loss_, &accuracy_;
-    const Finals::ByTrial* base_;
-};
-
 Outcome outcome_of(const Trained& model, Index trial, TrainOptions options) {
     Outcome out;
     out.model = model.name;
@@ -120,43 +91,30 @@ TrainOptions train_options(const ExperimentSetting& setting, std::string model,
 }
 
 RunResult trained(const ExperimentSetting& setting, std::span<const Trained> models,
-                  const std::function<void(const Outcome&, Sink&)>& tell, Finals* finals) {
+                  const std::function<void(const Outcome&, Sink&)>& tell) {
     RunResult result;
-    Finals own;
-    Finals& final_numbers = finals ? *finals : own;
     const Index trials = setting.count("trials");
     for (std::size_t m = 0; m < models.size(); ++m) {
         Table table(models[m].name);
-        FinalNumbers noted(table, final_numbers, models[m]);
         const auto done = [&](double fraction) {
             if (setting.progress())
                 setting.progress()({.phase = "measure",
                                     .fraction = (double(m) + fraction) / double(models.size())});
         };
         each_trial(
-            trials, noted,
+            trials, table,
             [&](Index trial, Sink& out) {
                 TrainOptions options = models[m].options;
                 options.seed = seed_of(setting, trial);
                 const Outcome run = outcome_of(models[m], trial, std::move(options));
-                tell_all(run, out);
-                if (!models[m].base.empty())
-                    out.scalar({}, "test_loss_excess", undefined("of the base"));
-                if (tell) tell(run, out);
+                KeepByTrial kept(out, trial);
+                tell_all(run, kept);
+                if (tell) tell(run, kept);
             },
             done, setting.units());
         result.table.append(table);
     }
     return result;
-}
-
-Comparison over_base(const Numbers& numbers, const std::string& model, const std::string& base,
-                     double sign, std::string says, double margin) {
-    return compare(fmt::format("final_test_loss, seed by seed: {} over {}{}",
-                               sign > 0 ? model : base, sign > 0 ? base : model, less(margin)),
-                   std::move(says), std::nullopt,
-                   scaled(numbers.at(model, "test_loss_excess", "", -1), sign, -margin),
-                   Comparison::Kind::order);
 }
 
 void add_diverged(Findings& found, const Numbers& numbers, const std::string& model) {

@@ -9,9 +9,6 @@ namespace tsdiag::experiment_list {
 struct Trained {
     std::string name;
     TrainOptions options;
-    /// An earlier one of the list, with which it is compared seed by seed: models with the same
-    /// seed see the same samples.  Empty: none.
-    std::string base = {};
     /// Called at the end of a run with its model and `probe_samples` held-out samples, concurrently
     /// with those of other runs; what it records is `Outcome::seen`.
     std::function<void(const Model& model, std::span<const Input> held_out, Sink& seen)> inspect =
@@ -29,23 +26,15 @@ struct Outcome {
     std::string diverged;  ///< why it ended early; empty: it did not
 };
 
-/// The final numbers of each run, by model and trial; empty where a run diverged.
-struct Finals {
-    using ByTrial = std::vector<std::optional<double>>;
-    std::map<std::string, ByTrial> test_loss, accuracy;
-};
-
-/// Trains each model `trials` times with different seeds, concurrently, a thread per run.  `tell`:
-/// records what to keep of a run, in addition to the common curves `train_loss` and
-/// `train_grad_norm` (means over at most 60 parts of the run), `accuracy` and `test_loss` (of
-/// held-out samples) at evaluations; metrics `final_loss` (training, mean of the last tenth of the
-/// steps), `final_test_loss`, `final_accuracy`, `diverged` (1 or 0), and of a model that has a base
-/// `test_loss_excess`, its final_test_loss less that of the base.  A run may take place in another
-/// process: what is needed of it must be recorded.  `finals`: those of all runs; of none where this
-/// process computes units only.
+/// Trains each model `trials` times with different seeds, concurrently, a thread per run.  Models
+/// with the same seed see the same samples.  `tell`: records what to keep of a run, in addition to
+/// the common curves `train_loss` and `train_grad_norm` (means over at most 60 parts of the run),
+/// `accuracy` and `test_loss` (of held-out samples) at evaluations; metrics `final_loss` (training,
+/// mean of the last tenth of the steps), `final_test_loss`, `final_accuracy` and `diverged` (1 or
+/// 0).  Every metric is also kept by trial (`KeepByTrial`).  A run may take place in another
+/// process: what is needed of it must be recorded.
 RunResult trained(const ExperimentSetting& setting, std::span<const Trained> models,
-                  const std::function<void(const Outcome&, Sink&)>& tell = {},
-                  Finals* finals = nullptr);
+                  const std::function<void(const Outcome&, Sink&)>& tell = {});
 
 /// The seed of a training: its weights, samples and dropout.
 std::uint64_t seed_of(const ExperimentSetting& setting, Index trial);
@@ -54,10 +43,6 @@ std::uint64_t seed_of(const ExperimentSetting& setting, Index trial);
 /// below 8.  Keys: steps, batch, rate.
 TrainOptions train_options(const ExperimentSetting& setting, std::string model,
                            const std::string& data);
-
-/// "model over base" by test_loss_excess, by more than `margin`; `sign` -1: "base over model".
-Comparison over_base(const Numbers& numbers, const std::string& model, const std::string& base,
-                     double sign, std::string says, double margin = 0);
 
 /// A note of the runs that diverged: they have no final numbers, so means are of the others alone.
 void add_diverged(Findings& found, const Numbers& numbers, const std::string& model);

@@ -190,14 +190,16 @@ TEST(Judge, UsesTheDegreesOfFreedomThatThereAre) {
 TEST(Judge, SaysFromWhichDistanceOnItTellsApart) {
     const auto of = [](double off) { return judged(compare("x", "e", 0.0, number(off, 1, 3))); };
     EXPECT_EQ(of(2.5),
-              "no significant difference (2.5 standard errors above; significant from 4.3)");
+              "no significant difference (2.5 standard errors above; significant from 4.3, a "
+              "difference of 4.3)");
     EXPECT_THAT(of(4.29), StartsWith("no significant difference"));
     EXPECT_EQ(of(4.31), "differs (4.3 standard errors above)");
     std::vector<Comparison> two(2, compare("x", "e", 0.0, number(4.5, 1, 3)));
     judge(two);  // together, by Holm: 98.75 % of Student's is 6.205
     for (const Comparison& c : two)
         EXPECT_EQ(c.judgement,
-                  "no significant difference (4.5 standard errors above; significant from 6.2)");
+                  "no significant difference (4.5 standard errors above; significant from 6.2, a "
+                  "difference of 6.2)");
 }
 
 TEST(OrderOf, IsWelchsTestOfTheDifference) {
@@ -220,6 +222,71 @@ TEST(OrderOf, IsWelchsTestOfTheDifference) {
     const Comparison unknown = order({.note = "training diverged"}, number(0.5, 0.04));
     EXPECT_FALSE(unknown.measured);
     EXPECT_EQ(unknown.unknown, "training diverged");
+}
+
+/// The values of a model in `trials` trials: `level` with a large part of the seed, and one of size
+/// `own` of the model.
+ByTrial values(Index trials, double level, double own, double phase) {
+    ByTrial out;
+    for (Index t = 0; t < trials; ++t)
+        out[double(t)] =
+            level + 10 * std::sin(double(3 * t)) + own * std::sin(double(7 * t) + phase);
+    return out;
+}
+
+TEST(OrderOf, OfOneSeedHasNoShareInWhatDiffersBetweenSeeds) {
+    const ByTrial a = values(6, 0.5, 0.1, 1), b = values(6, 0.3, 0.1, 2);
+    const Comparison found = order_of("rsd", "a", "b", a, b, "a has the greater");
+    EXPECT_EQ(found.what, "rsd, seed by seed: a over b");
+    EXPECT_THAT(judged(found), StartsWith("found"));
+    EXPECT_THAT(judged(order_of("rsd", "a", "b", experiment_list::mean_of(a),
+                                experiment_list::mean_of(b), "independent")),
+                StartsWith("not decided"));
+    // A trial that one of them lacks is of neither.
+    ByTrial fewer = b;
+    fewer.erase(2.0);
+    const Comparison five = order_of("rsd", "a", "b", a, fewer, "a has the greater");
+    EXPECT_EQ(five.count, 5);
+    double sum = 0;
+    for (const auto& [trial, value] : fewer) sum += a.at(trial) - value;
+    EXPECT_NEAR(*five.measured, sum / 5, 1e-12);
+    EXPECT_EQ(order_of("rsd", "a", "b", a, ByTrial(), "none").unknown,
+              "no trial has values of both");
+}
+
+TEST(AllOrders, AreAsCertainAsTheLeastCertain) {
+    const ByTrial a = values(8, 1, 0.1, 1), far = values(8, 0, 0.1, 2),
+                  near = values(8, 0.9, 0.1, 3);
+    const Comparison all =
+        all_orders("loss", {{"a", "far", a, far}, {"a", "near", a, near}}, "a has the greatest");
+    EXPECT_EQ(all.what, "loss, seed by seed, least certain of 2: a over near");
+    EXPECT_EQ(all.chosen_from, 2);
+    EXPECT_EQ(all.measured, order_of("loss", "a", "near", a, near, "e").measured);
+    // One that has no values is least certain of all.
+    EXPECT_FALSE(all_orders("loss", {{"a", "far", a, far}, {"a", "none", a, {}}}, "e").measured);
+    const Comparison one = all_orders("loss", {{"a", "far", a, far}}, "e", 0.5);
+    EXPECT_EQ(one.what, "loss, seed by seed: a over far, less 0.5");
+    EXPECT_THAT(judged(one), StartsWith("found"));
+}
+
+/// Intersection-union in favour, Bonferroni against.  Two-sided 5 % of 60 trials is 2.001.
+TEST(AllOrders, AreFoundWithoutACorrectionAndContradictedWithOne) {
+    const auto of = [](double off, Index chosen) {
+        Comparison c = compare("x", "e", std::nullopt, number(off, 1, 60), Comparison::Kind::order);
+        c.chosen_from = chosen;
+        return judged(c);
+    };
+    for (const Index chosen : {1, 3, 10}) {
+        EXPECT_THAT(of(2.01, chosen), StartsWith("found")) << chosen;
+        EXPECT_THAT(of(1.99, chosen),
+                    StartsWith("not decided (2.0 standard errors above; significant from 2.0"))
+            << chosen;
+    }
+    EXPECT_THAT(of(-2.01, 1), StartsWith("the opposite order is found"));
+    // 5 % / 3 on two sides is 2.463
+    EXPECT_THAT(of(-2.45, 3), StartsWith("not decided (2.5 standard errors below; significant from "
+                                         "2.5, a difference of 2.5)"));
+    EXPECT_THAT(of(-2.48, 3), StartsWith("the opposite order is found"));
 }
 
 /// Whether any order is found, in either direction, on a page with the orders of four groups of

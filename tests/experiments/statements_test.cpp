@@ -172,17 +172,19 @@ TEST(DevilTable2, OneRunNearAUnitRootDoesNotMakeThePage) {
     EXPECT_THAT(page.notes, testing::Contains(testing::HasSubstr("reaches up to 3.6 times")));
 }
 
-/// Checks that all orders are found in a table of these test_loss_excess, and their reverses in one
-/// with opposite signs; there are `count`.
+/// Checks that all orders are found in a table of these values of a metric, and their reverses in
+/// one with opposite signs; there are `count`.
 void expect_orders(std::string_view name, std::map<std::string, std::string> readings,
-                   const std::vector<std::pair<std::string, double>>& excesses, std::size_t count) {
+                   const std::vector<std::pair<std::string, double>>& values, std::size_t count,
+                   std::string_view metric = "final_test_loss", const Place& at = {}) {
     const ExperimentOptions options = with(std::move(readings));
     for (const double sign : {1.0, -1.0}) {
         Table all;
-        for (const auto& [model, excess] : excesses) {
+        for (const auto& [model, value] : values) {
             Table one(model);
-            for (int trial = 0; trial < 6; ++trial)
-                one.scalar({}, "test_loss_excess", sign * excess + 1e-3 * trial);
+            for (int trial = 0; trial < 6; ++trial)  // seeds differ by far more than models
+                experiment_list::KeepByTrial(one, trial)
+                    .scalar(at, metric, 100.0 * trial + value * (sign + 1e-3 * trial));
             all.append(one);
         }
         const Study page = study(experiment(name), RunResult{all, {}}, options);
@@ -198,8 +200,43 @@ void expect_orders(std::string_view name, std::map<std::string, std::string> rea
 }
 
 TEST(DevilTable1, ComparisonsTurnWithTheirTable) {
-    expect_orders("devil.table1", {}, {{"1+elu without its denominator", 1}, {"NormAttention", -1}},
-                  3);
+    expect_orders("devil.table1", {},
+                  {{"1+elu", 0}, {"1+elu without its denominator", 1}, {"NormAttention", -1}}, 3);
+}
+
+TEST(DevilFigure2, JudgesTrainedModels) {
+    expect_orders("devil.fig2a", {},
+                  {{"linear, trained", 0}, {"softmax, trained", 1}, {"transnormer2, trained", 0.5}},
+                  2, "local_auc_mean");
+    expect_orders("devil.fig2b", {{"trained", "softmax,linear"}},
+                  {{"linear, trained", 0}, {"softmax, trained", 1}}, 1, "row_max",
+                  {.layer = 1, .stage = "attn"});
+}
+
+/// Nearer to vanilla's on either side.
+TEST(DevilFigure2, ReadsSimilarPatternsAsEquallyLocal) {
+    for (const double own : {0.5, 1.5, 2.5}) {
+        Table all;
+        for (const auto& [model, area] :
+             {std::pair{"linear, trained", 0.0}, std::pair{"softmax, trained", 1.0},
+              std::pair{"transnormer2, trained", own}}) {
+            Table one(model);
+            for (int trial = 0; trial < 6; ++trial)
+                experiment_list::KeepByTrial(one, trial)
+                    .scalar({.layer = 1, .stage = "attn"}, "local_auc", area * (1 + 1e-3 * trial));
+            all.append(one);
+        }
+        std::size_t judged = 0;
+        for (const Comparison& c :
+             study(experiment("devil.fig2b"), RunResult{all, {}}, with({})).comparisons)
+            if (c.what.starts_with("distance")) {
+                ++judged;
+                EXPECT_THAT(c.judgement,
+                            testing::StartsWith(own < 2 ? "found" : "the opposite order"))
+                    << own;
+            }
+        EXPECT_EQ(judged, 1U);
+    }
 }
 
 TEST(DevilTable4, WindowsOfTransformerLsAreAQuarterOfTheText) {
@@ -266,35 +303,36 @@ TEST(DevilTable7, ComparesTheSentenceWithItsOwnTable) {
     EXPECT_THAT(says[1], HasSubstr("300 % faster in training; of its Table 7: 48 % at 1K, 248 %"));
 }
 
-/// With two trials the standard error is half the difference of the two excesses; the first one is
-/// known from a run of its own, so that wrongly paired seeds would not fit.
+/// The values of the first trial are known from a run of its own.
 TEST(DevilMixes, ComparesSeedBySeed) {
-    const auto of = [](const RunResult& result, std::string_view model, const char* metric) {
-        for (const MetricRow& r : result.table.metrics())
-            if (r.model == model && r.metric == metric) return r;
-        ADD_FAILURE() << "no " << metric << " of " << model;
-        return MetricRow();
-    };
     const ExperimentEntry& entry = experiment("devil.mixes");
     const RunResult one =
         perform(entry, with({{"tables", "3,9,11"}, {"rate", "1e-2"}, {"trials", "1"}}));
     const RunResult two =
         perform(entry, with({{"tables", "3,9,11"}, {"rate", "1e-2"}, {"trials", "2"}}));
+    using experiment_list::ByTrial, experiment_list::difference, experiment_list::mean_of;
+    const experiment_list::Numbers of_one(one.table), of_two(two.table);
     for (const auto& [model, base] : {std::pair{"1+elu", "1+elu before vanilla"},
                                       std::pair{"T1, N before D", "T1, TransNormer"},
                                       std::pair{"T1, blocks of 4", "T1, TransNormer"}}) {
-        const double first =
-            *of(one, model, "final_test_loss").value - *of(one, base, "final_test_loss").value;
-        const MetricRow excess = of(two, model, "test_loss_excess");
-        EXPECT_NEAR(*of(one, model, "test_loss_excess").value, first, 1e-12);
-        EXPECT_NEAR(std::abs(*excess.value - first), *excess.standard_error, 1e-12) << model;
-        EXPECT_GT(*excess.standard_error, 1e-6) << model;
+        const double first = *of_one.at(model, "final_test_loss", "", -1).value -
+                             *of_one.at(base, "final_test_loss", "", -1).value;
+        const ByTrial apart = difference(of_two.trials(model, "final_test_loss"),
+                                         of_two.trials(base, "final_test_loss"));
+        ASSERT_EQ(apart.size(), 2U);
+        EXPECT_EQ(apart.at(0), first) << model;
+        const experiment_list::Number mean = mean_of(apart);
+        EXPECT_NEAR(*mean.value, (apart.at(0) + apart.at(1)) / 2, 1e-12);
+        EXPECT_NEAR(*mean.error, std::abs(apart.at(0) - apart.at(1)) / 2, 1e-12);
+        EXPECT_NE(apart.at(0), apart.at(1)) << model;
     }
 }
 
 TEST(DevilMixes, ComparisonsTurnWithTheirTable) {
     expect_orders("devil.mixes", {{"tables", "3,8,9,10,11,12"}},
-                  {{"1+elu", 1},
+                  {{"1+elu before vanilla", 0},
+                   {"T1, TransNormer", 0},
+                   {"1+elu", 1},
                    {"vanilla before 1+elu", -1},
                    {"T1, 0 D then 4 N", 1},
                    {"T1, 1 D then 3 N", 1},
@@ -307,7 +345,7 @@ TEST(DevilMixes, ComparisonsTurnWithTheirTable) {
                    {"T1, D and N in turns", 1},
                    {"T1, N and D in turns", 1},
                    {"T1, D beside N", -1}},
-                  13);
+                  8);
 }
 
 TEST(DevilMixes, RefusesSizesThatQuartersDoNotDivide) {

@@ -193,6 +193,20 @@ Number arena_score(const Numbers& numbers, const ArenaModel& model,
     return scaled(sum, 100 / double(tasks.size()));
 }
 
+ByTrial arena_scores(const Numbers& numbers, const ArenaModel& model,
+                     std::span<const ArenaTask> tasks) {
+    ByTrial scores;
+    std::map<double, std::size_t> known;
+    for (const ArenaTask& task : tasks)
+        for (const auto& [trial, accuracy] :
+             numbers.trials(on_task(model, task), "final_accuracy")) {
+            scores[trial] += 100 * accuracy / double(tasks.size());
+            ++known[trial];
+        }
+    std::erase_if(scores, [&](const auto& score) { return known[score.first] < tasks.size(); });
+    return scores;
+}
+
 std::vector<std::string> constant_notes(const Numbers& numbers, std::span<const ArenaModel> models,
                                         std::span<const ArenaTask> tasks) {
     std::vector<std::string> out;

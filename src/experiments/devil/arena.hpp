@@ -60,6 +60,9 @@ std::string on_task(const ArenaModel& model, const ArenaTask& task);
 /// final_accuracy in per cent, the mean over the tasks.
 Number arena_score(const Numbers& numbers, const ArenaModel& model,
                    std::span<const ArenaTask> tasks);
+/// The same of each trial that has all of them.
+ByTrial arena_scores(const Numbers& numbers, const ArenaModel& model,
+                     std::span<const ArenaTask> tasks);
 /// Of each task, how often the best constant answer is right, and how many models are better or
 /// worse than it.
 std::vector<std::string> constant_notes(const Numbers& numbers, std::span<const ArenaModel> models,

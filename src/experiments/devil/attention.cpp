@@ -1,10 +1,13 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
+#include <initializer_list>
 #include <limits>
 
-#include "support.hpp"
+#include "recipe.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/intervals.hpp"
 
@@ -28,49 +31,102 @@ constexpr ExperimentKey key_attentions(std::string_view quick) {
             .list = true};
 }
 constexpr ExperimentKey own_layers{"layers", "2", "4", "12", "layers of the random model"};
-constexpr ExperimentKey own_d{"d", "16", "256", "768", "width"};
+constexpr ExperimentKey own_d{"d", "16", "64", "768", "width"};
 constexpr ExperimentKey own_heads{"heads", "2", "4", "12", "heads, a divisor of d"};
 constexpr ExperimentKey own_tokens{.name = "tokens",
                                    .tiny = "8",
-                                   .quick = "128",
+                                   .quick = "64",
                                    .paper = "256",
                                    .description = "tokens n",
                                    .least = 2,
                                    .most = 512};
 
-constexpr std::array curve_keys{key_attentions("softmax,linear,cosformer,performer,transnormer2"),
-                                own_layers,
-                                own_d,
-                                own_heads,
-                                own_tokens,
-                                key_trials("5", "10")};
-constexpr std::array map_keys{key_attentions("softmax,linear,cosformer,transnormer2"),
-                              own_layers,
-                              own_d,
-                              own_heads,
-                              own_tokens,
-                              ExperimentKey{.name = "layer",
-                                            .tiny = "1",
-                                            .quick = "1",
-                                            .paper = "1",
-                                            .description = "of the map",
-                                            .least = 0},
-                              ExperimentKey{.name = "head",
-                                            .tiny = "0",
-                                            .quick = "0",
-                                            .paper = "0",
-                                            .description = "of the map",
-                                            .least = 0}};
+constexpr std::string_view vanilla = "softmax", linear = "linear", transnormer = "transnormer2";
+constexpr ExperimentKey key_trained{.name = "trained",
+                                    .tiny = "softmax,linear,transnormer2",
+                                    .quick = "softmax,linear,transnormer2",
+                                    .paper = "softmax,linear,transnormer2",
+                                    .description = "those of the variants that are trained, too",
+                                    .words = attentions,
+                                    .numbers = false,
+                                    .list = true};
+constexpr std::array sizes{key_trained, own_layers, own_d, own_heads, own_tokens};
+constexpr std::array training{key_steps("200", "50000"), key_batch("8", "512"), key_devil_rate,
+                              key_warmup("20", "updates of the warm-up"), key_dropout("0.1")};
+constexpr auto curve_keys =
+    joined(std::array{key_attentions("softmax,linear,cosformer,performer,transnormer2")}, sizes,
+           training, std::array{key_trials("5", "10")});
+constexpr auto map_keys =
+    joined(std::array{key_attentions("softmax,linear,cosformer,transnormer2")}, sizes,
+           std::array{ExperimentKey{.name = "layer",
+                                    .tiny = "1",
+                                    .quick = "1",
+                                    .paper = "1",
+                                    .description = "of the map",
+                                    .least = 0},
+                      ExperimentKey{.name = "head",
+                                    .tiny = "0",
+                                    .quick = "0",
+                                    .paper = "0",
+                                    .description = "of the map",
+                                    .least = 0}},
+           training, std::array{key_trials("5", "10")});
+
+bool is_whole(std::string_view attention) { return attention.starts_with("transnormer"); }
+std::string family_of(const std::string& attention) {
+    return is_whole(attention) ? attention + "-mlm" : "bert-base";
+}
+std::string more_of(const std::string& attention) {
+    return is_whole(attention) ? "" : ",attention=" + attention;
+}
+/// The layers whose rows of P sum to 1.
+Index stochastic_layers(const ExperimentSetting& setting, std::string_view attention) {
+    return setting.count("layers") / (is_whole(attention) ? 2 : 1);
+}
 
 std::string drawn_model(const ExperimentSetting& setting, const std::string& attention) {
     const Index d = setting.count("d"), heads = setting.count("heads");
     if (d % heads != 0)
         throw UsageError(
             fmt::format("{}: heads={} is not a divisor of d={}.", setting.entry().name, heads, d));
-    const bool whole = attention.starts_with("transnormer");
-    return fmt::format("random:{},layers={},d={},heads={}{}",
-                       whole ? attention + "-mlm" : "bert-base", setting.count("layers"), d, heads,
-                       whole ? "" : ",attention=" + attention);
+    return fmt::format("random:{},layers={},d={},heads={}{}", family_of(attention),
+                       setting.count("layers"), d, heads, more_of(attention));
+}
+
+std::string trained_name(std::string_view attention) {
+    return fmt::format("{}, trained", attention);
+}
+
+/// Trains the variants on masked tokens; `run` says what is measured at the end, on four held-out
+/// samples, and `tell` what is kept of it.
+RunResult trained_variants(const ExperimentSetting& setting, const RunOptions& run,
+                           const std::function<void(const Outcome&, Sink&)>& tell) {
+    std::vector<Trained> models;
+    for (const std::string& attention : setting.list("trained")) {
+        TrainOptions options = devil_recipe(setting, family_of(attention), more_of(attention));
+        options.loss = "mlm";
+        options.probe_samples = 4;
+        models.push_back(
+            {.name = trained_name(attention),
+             .options = std::move(options),
+             .inspect = [&](const Model& model, std::span<const Input> samples, Sink& seen) {
+                 measure(model, samples, {}, run, open_backend(setting.device()), Type::f32, seen);
+             }});
+    }
+    return trained(setting, models, tell);
+}
+
+/// Whether all of these are trained.
+bool trains(const ExperimentSetting& setting, std::initializer_list<std::string_view> variants) {
+    const std::vector<std::string> asked = setting.list("trained");
+    return std::ranges::all_of(variants, [&](std::string_view variant) {
+        return std::ranges::find(asked, variant) != asked.end();
+    });
+}
+
+void add_diverged(Findings& found, const Numbers& numbers, const ExperimentSetting& setting) {
+    for (const std::string& attention : setting.list("trained"))
+        experiment_list::add_diverged(found, numbers, trained_name(attention));
 }
 
 RunOptions options_for(const ExperimentSetting& setting, std::string model, Index trials) {
@@ -84,7 +140,7 @@ RunOptions options_for(const ExperimentSetting& setting, std::string model, Inde
 }
 
 /// The checkpoint, with at most as many tokens as it allows.
-RunOptions trained(const ExperimentSetting& setting) {
+RunOptions checkpoint_options(const ExperimentSetting& setting) {
     RunOptions options = options_for(setting, setting.model(), 1);
     SubjectOptions subject;
     subject.model = setting.model();
@@ -111,7 +167,6 @@ void derive(const Table& trial, Index stochastic, Sink& out) {
 
 RunResult measure_curves(const ExperimentSetting& setting) {
     std::vector<RunOptions> runs;
-    const Index layers = setting.count("layers");
     const auto add = [&](RunOptions run, Index stochastic) {
         run.probes = {"local_acc", "local_auc"};
         run.derive = [stochastic](const Table& trial, Sink& out) {
@@ -121,9 +176,19 @@ RunResult measure_curves(const ExperimentSetting& setting) {
     };
     for (const std::string& attention : setting.list("attention"))
         add(options_for(setting, drawn_model(setting, attention), setting.count("trials")),
-            attention.starts_with("transnormer") ? layers / 2 : layers);
-    if (!setting.model().empty()) add(trained(setting), std::numeric_limits<Index>::max());
-    return together(setting, runs);
+            stochastic_layers(setting, attention));
+    if (!setting.model().empty())
+        add(checkpoint_options(setting), std::numeric_limits<Index>::max());
+    RunResult all = together(setting, runs);
+    RunOptions at_end;
+    at_end.probes = {"local_acc", "local_auc"};
+    all.table.append(trained_variants(setting, at_end, [&](const Outcome& run, Sink& out) {
+                         derive(run.seen, stochastic_layers(setting, run.model), out);
+                         for (const CurveRow& row : run.seen.curves())
+                             if (row.curve == "local_acc" && row.at.head < 0 && row.y)
+                                 out.point(row.at, row.curve, row.x, *row.y);
+                     }).table);
+    return all;
 }
 
 /// Layer -> the layer's mean curve over the heads.
@@ -184,25 +249,47 @@ Findings find_curves(const Table& table, const ExperimentSetting& setting) {
                                             numbers.at(model, "local_auc_mean", "", -1)));
     }
     drawn.series.push_back(uniform_line());
+    Plot learned{.title = "trained, layer 0", .x = window, .y = inside};
+    for (const std::string& attention : setting.list("trained")) {
+        const std::string model = trained_name(attention);
+        const auto curves = layer_curves(table, model);
+        if (!curves.empty()) learned.series.push_back(line(attention, curves.begin()->second));
+        found.comparisons.push_back(compare(
+            area_of(numbers, model, model), fmt::format("uniform attention: {:.4f}", uniform),
+            std::nullopt, numbers.at(model, "local_auc_mean", "", -1)));
+    }
+    learned.series.push_back(uniform_line());
+    if (trains(setting, {vanilla, linear}))
+        found.comparisons.push_back(order_of(
+            "area under C(L), mean over the layers", trained_name(vanilla), trained_name(linear),
+            numbers.trials(trained_name(vanilla), "local_auc_mean"),
+            numbers.trials(trained_name(linear), "local_auc_mean"),
+            "[DEVIL] 3.2: \"The area under the vanilla model curve is significantly larger than "
+            "that of the linear model\""));
+    if (trains(setting, {linear, transnormer}))
+        found.comparisons.push_back(order_of(
+            "area under C(L), mean over the layers", trained_name(transnormer),
+            trained_name(linear), numbers.trials(trained_name(transnormer), "local_auc_mean"),
+            numbers.trials(trained_name(linear), "local_auc_mean"),
+            "[DEVIL] Figure 2: \"Our model greatly alleviates the attention dilution issue for "
+            "linear models\""));
+    add_diverged(found, numbers, setting);
     Figure f{.name = "devil_fig2a",
              .title = "Locally accumulated attention",
              .caption = fmt::format(
                  "C(L), the attention inside the nested window of L tokens around a row's own, "
                  "over L/n [DEVIL] 3.2, mean over rows, heads and trials, in the first layer of "
-                 "models with random weights. Uniform attention lies on the straight line. {}",
+                 "models with random weights, and of trained ones. Uniform attention lies on the "
+                 "straight line. {}",
                  bands),
-             .panels = {std::move(drawn)}};
+             .panels = {std::move(drawn), std::move(learned)}};
     f.alt = in_words(f.panels);
     found.figures.push_back(std::move(f));
-    if (!setting.model().empty())
-        find_checkpoint(found, table, setting);
-    else
-        found.notes.push_back(
-            "No checkpoint was given: all of these are models at initialisation. `--model PATH` "
-            "adds a trained one.");
+    if (!setting.model().empty()) find_checkpoint(found, table, setting);
     found.notes.push_back(
-        "The paper compares trained models; models with random weights neither confirm nor refute "
-        "a claim about training.");
+        "The paper compares trained models, and so does the claim: models with random weights "
+        "neither confirm nor refute it. Those trained here are small, and have seen a chain of "
+        "letters unless --data names a text.");
     return found;
 }
 
@@ -214,7 +301,7 @@ RunResult measure_maps(const ExperimentSetting& setting) {
     for (const std::string& attention : names)
         runs.push_back(options_for(setting, drawn_model(setting, attention), 1));
     if (!setting.model().empty()) {
-        runs.push_back(trained(setting));
+        runs.push_back(checkpoint_options(setting));
         names.emplace_back("checkpoint");
     }
     for (RunOptions& run : runs) {
@@ -235,6 +322,20 @@ RunResult measure_maps(const ExperimentSetting& setting) {
         described.push_back(std::move(run));
     }
     all.run.set("runs", std::move(described));
+    RunOptions at_end;
+    at_end.probes = {"row_max", "entropy", "local_auc"};
+    at_end.maps = {where};
+    RunResult learned = trained_variants(setting, at_end, [&](const Outcome& run, Sink& out) {
+        for (const MetricRow& row : run.seen.metrics())
+            if (row.at.head < 0 && row.at.layer == where.first && row.value)
+                out.scalar(row.at, row.metric, *row.value);
+        for (Map map : run.seen.maps()) {
+            map.name = run.model;
+            if (run.trial == 0) out.matrix(std::move(map));
+        }
+    });
+    for (Map map : learned.table.maps()) all.table.matrix(std::move(map));
+    all.table.append(learned.table.metrics(), learned.table.curves());
     return all;
 }
 
@@ -282,10 +383,36 @@ Findings find_maps(const Table& table, const ExperimentSetting& setting) {
             compare(fmt::format("the same, layer {}, the checkpoint", layer),
                     fmt::format("uniform attention: 1/n = {:.4g}", 1 / tokens), std::nullopt,
                     numbers.at(setting.model(), "row_max", "attn", layer)));
-    else
-        found.notes.push_back(
-            "No checkpoint was given: all of these are maps at initialisation. `--model PATH` adds "
-            "one of a trained model.");
+    for (const std::string& attention : setting.list("trained"))
+        found.comparisons.push_back(
+            compare(fmt::format("the same, layer {}, {}", layer, trained_name(attention)),
+                    fmt::format("uniform attention: 1/n = {:.4g}", 1 / tokens), std::nullopt,
+                    numbers.at(trained_name(attention), "row_max", "attn", layer)));
+    const auto trials = [&](std::string_view attention, std::string_view metric) {
+        return numbers.trials(trained_name(attention), metric, "attn", layer);
+    };
+    if (trains(setting, {vanilla, linear}))
+        found.comparisons.push_back(order_of(
+            fmt::format("mean over rows and heads of the greatest entry, layer {}", layer),
+            trained_name(vanilla), trained_name(linear), trials(vanilla, "row_max"),
+            trials(linear, "row_max"),
+            "[DEVIL] 3.2: \"the attention maps for vanilla model are more concentrated than the "
+            "linear model\""));
+    if (trains(setting, {vanilla, linear, transnormer})) {
+        const auto distance = [&](std::string_view attention) {
+            ByTrial apart =
+                difference(trials(attention, "local_auc"), trials(vanilla, "local_auc"));
+            for (auto& [trial, value] : apart) value = std::abs(value);
+            return apart;
+        };
+        found.comparisons.push_back(order_of(
+            fmt::format("distance from vanilla's of the area under C(L), layer {}", layer),
+            trained_name(linear), trained_name(transnormer), distance(linear),
+            distance(transnormer),
+            "[DEVIL] Figure 2: TransNormer \"produces more similar patterns to the original "
+            "vanilla transformer\", read as attention that is as local"));
+    }
+    add_diverged(found, numbers, setting);
     return found;
 }
 
@@ -296,8 +423,9 @@ constexpr std::string_view claim =
     "suffers from the issue of attention dilution\".";
 
 constexpr std::string_view map_claim =
-    "\"Attention maps for vanilla model are more concentrated than the linear model\"; TransNormer "
-    "\"produces more similar patterns to the original vanilla transformer\" in early layers.";
+    "\"[T]he attention maps for vanilla model are more concentrated than the linear model\"; "
+    "TransNormer \"produces more similar patterns to the original vanilla transformer\" in early "
+    "layers.";
 
 }  // namespace
 
@@ -308,15 +436,21 @@ extern const ExperimentEntry devil_fig2a = {
     .claim = claim,
     .method =
         "BERT-like encoders with random weights and each variant, TransNormer T2, and with --model "
-        "a checkpoint with its own attention. The paper's models are trained; their sizes are not "
-        "stated. C(L) is what section 3.2 defines; the pseudo-code of appendix F differs "
+        "a checkpoint with its own attention; vanilla, 1+elu and TransNormer T2 are trained, too, "
+        "as for devil.table2 on masked tokens (a Markov chain of second order over 8 symbols, or "
+        "--data), and measured at the end on four held-out samples, seed by seed. The sizes of the "
+        "paper's models are not stated. C(L) is what section 3.2 defines; the pseudo-code of "
+        "appendix F differs "
         "(references.md). The rows of NormAttention, in TransNormer's second half, do not sum to "
         "1.",
     .table =
         "local_auc by layer, curve local_acc over L/n, as in metrics.md; local_auc_mean: mean over "
-        "the layers that have it, local_auc_layers: their number, both of each trial",
+        "the layers that have it, local_auc_layers: their number, both of each trial; of trained "
+        "models also final_loss, "
+        "final_test_loss, final_accuracy, diverged and the curves of training",
     .keys = curve_keys,
     .takes_model = true,
+    .takes_data = true,
     .measure = measure_curves,
     .find = find_curves};
 
@@ -327,10 +461,17 @@ extern const ExperimentEntry devil_fig2b = {
     .claim = map_claim,
     .method =
         "P of one layer and head of BERT-like encoders with random weights and each variant, of "
-        "TransNormer T2, and with --model of a checkpoint. The paper's models are trained.",
-    .table = "row_max, entropy by layer and head; maps.npz: the maps, named after their variant",
+        "TransNormer T2, and with --model of a checkpoint; of those trained as for devil.fig2a "
+        "that of the first held-out sample, with the first seed. That patterns are similar is read "
+        "as "
+        "equally local, by the area under C(L).",
+    .table =
+        "row_max, entropy by layer and head; of trained models also local_auc, final_loss, "
+        "final_test_loss, final_accuracy, diverged and the curves of training; maps.npz: the "
+        "maps, named after their variant",
     .keys = map_keys,
     .takes_model = true,
+    .takes_data = true,
     .measure = measure_maps,
     .find = find_maps};
 

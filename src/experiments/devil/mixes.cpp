@@ -163,7 +163,7 @@ std::vector<Mix> of_vanilla(const ExperimentSetting& setting) {
 std::vector<Trained> models(const ExperimentSetting& setting) {
     std::vector<Trained> out;
     const auto add = [&](std::string_view model, const Mix& mix) {
-        out.push_back({mix.name, devil_options(setting, model, mix.keys), mix.base});
+        out.push_back({mix.name, devil_options(setting, model, mix.keys)});
     };
     for (const Mix& mix : of_vanilla(setting)) add(family(setting), mix);
     for (const std::string& kind : kinds(setting))
@@ -184,6 +184,11 @@ RunResult measure(const ExperimentSetting& setting) {
     return trained(setting, models(setting));
 }
 
+/// The loss of a mix in each trial.
+ByTrial loss_of(const Numbers& numbers, const std::string& mix) {
+    return numbers.trials(mix, "final_test_loss");
+}
+
 Figure figure_of(const Table& table, const ExperimentSetting& setting) {
     const Axis excess{.title = "loss above TransNormer's, nats"};
     Plot share{.title = "DiagAttention first (Table 8)",
@@ -200,8 +205,9 @@ Figure figure_of(const Table& table, const ExperimentSetting& setting) {
         std::map<double, Number> by_share, by_size;
         for (const Mix& mix : of_kind(setting, kind)) {
             const Number above =
-                mix.base.empty() ? Number{.value = 0, .error = 0, .count = setting.count("trials")}
-                                 : numbers.at(mix.name, "test_loss_excess", "", -1);
+                mix.base.empty()
+                    ? Number{.value = 0, .error = 0, .count = setting.count("trials")}
+                    : mean_of(difference(loss_of(numbers, mix.name), loss_of(numbers, mix.base)));
             if (mix.diag_layers >= 0) by_share[mix.diag_layers] = above;
             if (mix.block >= 0) by_size[mix.block] = above;
             if (mix.base.empty() || mix.table == 9 || mix.table == 12)
@@ -250,14 +256,26 @@ const char* saying(const Mix& mix) {
     throw BrokenInvariant(fmt::format("devil.mixes has no Table {}", mix.table));
 }
 
+/// One comparison for each statement on a base: it is of all mixes of a table.
+void compare_statements(const Numbers& numbers, const std::vector<Mix>& all, Findings& found) {
+    for (auto mix = all.begin(); mix != all.end();) {
+        const std::string says = mix->base.empty() ? "" : saying(*mix), base = mix->base;
+        std::vector<SeedOrder> orders;
+        for (; mix != all.end() && mix->base == base && (base.empty() || saying(*mix) == says);
+             ++mix) {
+            const ByTrial own = loss_of(numbers, mix->name), other = loss_of(numbers, base);
+            orders.push_back(mix->sign > 0 ? SeedOrder{mix->name, base, own, other}
+                                           : SeedOrder{base, mix->name, other, own});
+        }
+        if (!base.empty()) found.comparisons.push_back(all_orders("final_test_loss", orders, says));
+    }
+}
+
 Findings find(const Table& table, const ExperimentSetting& setting) {
     const Numbers numbers(table);
     Findings found{.figures = {figure_of(table, setting)}};
     const std::vector<Mix> all = all_mixes(setting);
-    for (const Mix& mix : all)
-        if (!mix.base.empty())
-            found.comparisons.push_back(
-                over_base(numbers, mix.name, mix.base, mix.sign, saying(mix)));
+    compare_statements(numbers, all, found);
     for (const Mix& mix : all) add_loss(found, numbers, mix.name, mix.table, mix.perplexity);
     found.notes.push_back(
         "The caption of Table 12 has both attentions \"in an interleaved manner\", its text "
@@ -293,9 +311,8 @@ extern const ExperimentEntry devil_mixes = {
         "What is compared is the mean loss of held-out samples, the logarithm of the paper's "
         "perplexity, seed by seed: models of one seed see the same samples.",
     .table =
-        "test_loss_excess (final_test_loss less that of the model it is compared with, of the same "
-        "seed), final_loss, final_test_loss, final_accuracy, diverged of each model; curves "
-        "train_loss, train_grad_norm, test_loss and accuracy over steps",
+        "final_loss, final_test_loss, final_accuracy, diverged of each model, and each by trial; "
+        "curves train_loss, train_grad_norm, test_loss and accuracy over steps",
     .keys = keys,
     .takes_data = true,
     .measure = measure,

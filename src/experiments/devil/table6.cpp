@@ -50,13 +50,16 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
     const auto models = arena_models();
     const std::span<const ArenaModel> own = models.last(2),
                                       others = models.first(models.size() - 2);
-    for (const ArenaModel& model : own)
+    for (const ArenaModel& model : own) {
+        std::vector<SeedOrder> orders;
         for (const ArenaModel& other : others)
-            found.comparisons.push_back(
-                order_of("mean accuracy", model.label, other.label,
-                         arena_score(numbers, model, tasks), arena_score(numbers, other, tasks),
-                         "[DEVIL] 5.2: \"In terms of overall results, both TransNormer variants "
-                         "(T1,T2) outperform all other competing methods\""));
+            orders.push_back({model.label, other.label, arena_scores(numbers, model, tasks),
+                              arena_scores(numbers, other, tasks)});
+        found.comparisons.push_back(
+            all_orders("mean accuracy in per cent", orders,
+                       "[DEVIL] 5.2: \"In terms of overall results, both TransNormer variants "
+                       "(T1,T2) outperform all other competing methods\""));
+    }
     std::string of_tasks;
     for (const ArenaTask& task : tasks)
         of_tasks += fmt::format("{}{}", of_tasks.empty() ? "" : ", ", task.label);
@@ -104,7 +107,8 @@ extern const ExperimentEntry devil_table6 = {
         "pixels, half the width and few updates.",
     .table =
         "for each model on each task final_accuracy, accuracy_excess (over the best constant "
-        "answer), final_test_loss, final_loss, diverged; curves train_loss, train_grad_norm, "
+        "answer), final_test_loss, final_loss, diverged, and each by trial; curves train_loss, "
+        "train_grad_norm, "
         "test_loss and accuracy over steps",
     .keys = keys,
     .takes_data = true,

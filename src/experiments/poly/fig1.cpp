@@ -56,7 +56,6 @@ std::optional<double> best_scale(const std::vector<std::pair<double, double>>& a
 
 RunResult measure(const ExperimentSetting& setting) {
     const std::vector<double> scales = setting.numbers("scales");
-    const auto trials = std::size_t(setting.count("trials"));
     std::vector<Trained> models;
     for (const std::string& patch : setting.list("patches"))
         for (const double k : scales) {
@@ -68,19 +67,22 @@ RunResult measure(const ExperimentSetting& setting) {
                                    fmt::format("attention=polynomial,p=3,scale={:.17g}", 1 / k)),
                                gratings(setting))});
         }
-    Finals finals;
-    RunResult result = trained(setting, models, {}, &finals);
+    RunResult result = trained(setting, models);
+    const Numbers numbers(result.table);
     for (const std::string& patch : setting.list("patches")) {
         const Index tokens = patches_of(setting, patch);
         Table best(family_of(tokens));
-        for (std::size_t trial = 0; trial < trials; ++trial) {
+        std::map<double, ByTrial> accuracy;
+        for (const double k : scales)
+            accuracy[k] = numbers.trials(model_of(tokens, k), "final_accuracy");
+        for (Index trial = 0; trial < setting.count("trials"); ++trial) {
             std::vector<std::pair<double, double>> known;
-            for (const double k : scales) {
-                const Finals::ByTrial& all = finals.accuracy.at(model_of(tokens, k));
-                if (trial < all.size() && all[trial]) known.emplace_back(k, *all[trial]);
-            }
+            for (const auto& [k, values] : accuracy)
+                if (const auto found = values.find(double(trial)); found != values.end())
+                    known.emplace_back(k, found->second);
             const auto found = best_scale(known);
-            best.scalar({}, "best_scale", found ? Value(*found) : undefined("all runs diverged"));
+            KeepByTrial(best, trial)
+                .scalar({}, "best_scale", found ? Value(*found) : undefined("all runs diverged"));
         }
         result.table.append(best);
     }
@@ -98,19 +100,22 @@ void compare_ends(const Numbers& numbers, const std::vector<double>& scales, Ind
                   std::vector<Comparison>& all) {
     const double root = nearest_to_root(scales, tokens);
     const auto [least, most] = std::ranges::minmax(scales);
-    const auto accuracy = [&](double k) {
-        return numbers.at(model_of(tokens, k), "final_accuracy", "", -1);
-    };
     all.push_back(
         compare(fmt::format("accuracy, N = {}, k = {:.4g}, nearest to sqrt(N)", tokens, root),
                 fmt::format("no number; sqrt(N) = {:.3g}", std::sqrt(double(tokens))), std::nullopt,
-                accuracy(root)));
+                numbers.at(model_of(tokens, root), "final_accuracy", "", -1)));
+    const auto trials = [&](double k) {
+        return numbers.trials(model_of(tokens, k), "final_accuracy");
+    };
+    std::vector<SeedOrder> orders;
     for (const double end : {least, most})
         if (end != root)
-            all.push_back(order_of(
-                fmt::format("accuracy, N = {}", tokens), fmt::format("k = {:.4g}", root),
-                fmt::format("k = {:.4g}", end), accuracy(root), accuracy(end),
-                "[POLY] 5: best for k = O(sqrt N), and \"should degrade for other values\""));
+            orders.push_back({fmt::format("k = {:.4g}", root), fmt::format("k = {:.4g}", end),
+                              trials(root), trials(end)});
+    if (!orders.empty())
+        all.push_back(all_orders(
+            fmt::format("accuracy, N = {}", tokens), orders,
+            "[POLY] 5: best for k = O(sqrt N), and \"should degrade for other values\""));
 }
 
 Findings find(const Table& table, const ExperimentSetting& setting) {
@@ -138,8 +143,8 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
     for (std::size_t i = 0; i + 1 < sizes.size(); ++i)
         found.comparisons.push_back(order_of(
             "log10 of the best k of a seed", family_of(sizes[i]), family_of(sizes[i + 1]),
-            numbers.at(family_of(sizes[i]), "best_scale", "", -1),
-            numbers.at(family_of(sizes[i + 1]), "best_scale", "", -1),
+            numbers.trials(family_of(sizes[i]), "best_scale"),
+            numbers.trials(family_of(sizes[i + 1]), "best_scale"),
             "[POLY] 5: \"as the sequence length increases the factor of k needs to increase\""));
     Figure f{
         .name = "poly_fig1",

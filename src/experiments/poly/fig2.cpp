@@ -118,12 +118,11 @@ Figure norm_figure(const Table& table, const ExperimentSetting& setting, const N
     return f;
 }
 
-/// |a - c| - |b - c|, of which c cancels where a and b are on the same side of it.
-Number farther(const Number& a, const Number& b, const Number& c) {
-    if (!a.value || !b.value || !c.value) return {.note = "not in the table"};
-    const double of_a = *a.value < *c.value ? -1 : 1, of_b = *b.value < *c.value ? -1 : 1;
-    const Number apart = difference(scaled(a, of_a), scaled(b, of_b));
-    return of_a == of_b ? apart : difference(apart, scaled(c, of_a - of_b));
+/// |a - c| within each trial.
+ByTrial distance(const ByTrial& a, const ByTrial& c) {
+    ByTrial out = difference(a, c);
+    for (auto& [trial, value] : out) value = std::abs(value);
+    return out;
 }
 
 /// Levels of one norm in one layer, as log10.
@@ -132,22 +131,19 @@ void compare_levels(const Numbers& numbers, const ExperimentSetting& setting, co
     const auto [softmax, scaled_cube, cube] = activations_of(setting);
     const std::string what = fmt::format("log10 {}, second half, layer {}", norm.symbol, layer);
     const auto level = [&](const Activation& a) {
-        return numbers.at(a.label, fmt::format("level_{}", norm.metric), "attn", layer);
+        return numbers.trials(a.label, fmt::format("level_{}", norm.metric), "attn", layer);
     };
     all.push_back(order_of(what, cube.label, softmax.label, level(cube), level(softmax),
                            norm.unscaled, norm.levels ? std::log10(2) : 0));
     all.push_back(order_of(what, cube.label, scaled_cube.label, level(cube), level(scaled_cube),
                            norm.scaled));
-    if (norm.levels) {
-        all.push_back(
-            alike(what, scaled_cube.label, softmax.label, level(scaled_cube), level(softmax),
-                  fmt::format("{}, read as within a factor of 2", norm.scaled), std::log10(2)));
-        return;
-    }
-    all.push_back(compare(
-        fmt::format("distance from softmax of {}: {} over {}", what, cube.label, scaled_cube.label),
-        norm.scaled, std::nullopt, farther(level(cube), level(scaled_cube), level(softmax)),
-        Comparison::Kind::order));
+    all.push_back(
+        norm.levels
+            ? alike(what, scaled_cube.label, softmax.label, level(scaled_cube), level(softmax),
+                    fmt::format("{}, read as within a factor of 2", norm.scaled), std::log10(2))
+            : order_of(fmt::format("distance from softmax of {}", what), cube.label,
+                       scaled_cube.label, distance(level(cube), level(softmax)),
+                       distance(level(scaled_cube), level(softmax)), norm.scaled));
 }
 
 void compare_accuracies(const Numbers& numbers, const ExperimentSetting& setting,
@@ -155,13 +151,13 @@ void compare_accuracies(const Numbers& numbers, const ExperimentSetting& setting
     const auto activations = activations_of(setting);
     constexpr std::array table1 = {50.26, 50.5, 45.3};
     const auto accuracy = [&](const Activation& a) {
-        return numbers.at(a.label, "final_accuracy", "", -1);
+        return numbers.trials(a.label, "final_accuracy");
     };
     for (std::size_t i = 0; i < activations.size(); ++i)
         all.push_back(
             compare(fmt::format("final accuracy, {}", activations[i].label),
                     fmt::format("[POLY] Table 1, ViT-Tiny on Tiny-ImageNet: {:.4g} %", table1[i]),
-                    std::nullopt, accuracy(activations[i])));
+                    std::nullopt, numbers.at(activations[i].label, "final_accuracy", "", -1)));
     const auto& [softmax, scaled_cube, cube] = activations;
     all.push_back(order_of("final accuracy", scaled_cube.label, cube.label, accuracy(scaled_cube),
                            accuracy(cube),

@@ -214,7 +214,7 @@ Figure figure_of(const Table& table, const std::vector<Task>& tasks) {
 
 void compare_on(const Numbers& numbers, const Task& task, Findings& found) {
     const auto accuracy = [&](const PolyActivation& a) {
-        return numbers.at(label(task, a), "final_accuracy", "", -1);
+        return numbers.trials(label(task, a), "final_accuracy");
     };
     constexpr std::size_t image = 3;
     const bool in_paper = task.column < rows.front().accuracies.size();
@@ -230,21 +230,22 @@ void compare_on(const Numbers& numbers, const Task& task, Findings& found) {
                 ? fmt::format("[POLY] Table 4, {}: {:.4g} %", task.label, printed(row.activation))
                 : fmt::format("not in the paper; Table 4, Image: {:.4g} %",
                               printed(row.activation)),
-            std::nullopt, accuracy(row.activation)));
+            std::nullopt, numbers.at(label(task, row.activation), "final_accuracy", "", -1)));
         add_diverged(found, numbers, label(task, row.activation));
     }
     const auto [bare, scaled, learnt] = poly_activations(3);
-    const auto order = [&](const PolyActivation& a, const PolyActivation& b, const char* says) {
-        found.comparisons.push_back(order_of(fmt::format("final accuracy, {}", task.label),
-                                             a.name(), b.name(), accuracy(a), accuracy(b), says));
-    };
-    order(learnt, {}, "[POLY] 6.3: a dynamic scale \"results in better performance\"");
+    const std::string what = fmt::format("final accuracy, {}", task.label);
+    found.comparisons.push_back(
+        order_of(what, learnt.name(), PolyActivation{}.name(), accuracy(learnt), accuracy({}),
+                 "[POLY] 6.3: a dynamic scale \"results in better performance\""));
+    std::vector<SeedOrder> orders;
     for (const PolyActivation& better : {scaled, learnt, PolyActivation{}})
-        order(better, bare, "[POLY] 6.3: no scale \"underperforms on all tasks\"");
+        orders.push_back({better.name(), bare.name(), accuracy(better), accuracy(bare)});
+    found.comparisons.push_back(
+        all_orders(what, orders, "[POLY] 6.3: no scale \"underperforms on all tasks\""));
     const double lost = printed(PolyActivation{}) - printed(bare);  // points
     found.comparisons.push_back(
-        alike(fmt::format("final accuracy, {}", task.label), scaled.name(), "softmax",
-              accuracy(scaled), accuracy({}),
+        alike(what, scaled.name(), "softmax", accuracy(scaled), accuracy({}),
               fmt::format("[POLY] 6.3: a fixed scale is \"performing comparably\", read as within "
                           "half of the {:.1f} points of Table 4 by which no scale "
                           "\"underperforms\"",

@@ -238,6 +238,10 @@ Number accuracy_of(const Numbers& numbers, const Vision& v, const PolyActivation
     return numbers.at(label(v, a), "final_accuracy", "", -1);
 }
 
+ByTrial accuracies_of(const Numbers& numbers, const Vision& v, const PolyActivation& a) {
+    return numbers.trials(label(v, a), "final_accuracy");
+}
+
 /// Accuracy through training, a panel a model.
 Figure courses(const Table& table, const ExperimentSetting& setting) {
     Figure f{.name = "poly_table2",
@@ -320,7 +324,18 @@ void add_printed(const Numbers& numbers, const Vision& v, const PolyActivation& 
 Comparison accuracy_order(const Numbers& numbers, const Vision& v, const PolyActivation& a,
                           const PolyActivation& b, std::string says) {
     return order_of(fmt::format("final accuracy, {}", v.title), a.name(), b.name(),
-                    accuracy_of(numbers, v, a), accuracy_of(numbers, v, b), std::move(says));
+                    accuracies_of(numbers, v, a), accuracies_of(numbers, v, b), std::move(says));
+}
+
+/// All of these pairs.
+Comparison accuracy_orders(const Numbers& numbers, const Vision& v,
+                           const std::vector<std::pair<PolyActivation, PolyActivation>>& pairs,
+                           std::string says) {
+    std::vector<SeedOrder> orders;
+    for (const auto& [a, b] : pairs)
+        orders.push_back(
+            {a.name(), b.name(), accuracies_of(numbers, v, a), accuracies_of(numbers, v, b)});
+    return all_orders(fmt::format("final accuracy, {}", v.title), orders, std::move(says));
 }
 
 /// "Comparable": within half of what x^3 without a scale loses to softmax in the paper, which it
@@ -331,7 +346,7 @@ Comparison comparable_accuracy(const Numbers& numbers, const Vision& v, const Po
     const auto [none, fixed, dynamic] = poly_activations(3);
     const double lost = (*printed({}))[column] - (*printed(none))[column];
     return alike(fmt::format("final accuracy, {}", v.title), a.name(), PolyActivation{}.name(),
-                 accuracy_of(numbers, v, a), accuracy_of(numbers, v, {}),
+                 accuracies_of(numbers, v, a), accuracies_of(numbers, v, {}),
                  fmt::format("[POLY] 6.1: a fixed scale \"performed comparable to softmax\", read "
                              "as within half of the {:.1f} points of Table 2 by which x^3 "
                              "\"underperformed\"",
@@ -354,14 +369,13 @@ Findings find_table2(const Table& table, const ExperimentSetting& setting) {
         for (const PolyActivation& a : activations_in(setting)) add_printed(numbers, v, a, found);
         for (const Index power : setting.counts("powers")) {
             const auto [none, fixed, dynamic] = poly_activations(power);
-            found.comparisons.push_back(accuracy_order(
-                numbers, v, fixed, none, "[POLY] 6.1: no scale \"underperformed on all ViTs\""));
-            found.comparisons.push_back(accuracy_order(
-                numbers, v, dynamic, none, "[POLY] 6.1: no scale \"underperformed on all ViTs\""));
-            for (const PolyActivation& other : {PolyActivation{}, fixed})
-                found.comparisons.push_back(
-                    accuracy_order(numbers, v, dynamic, other,
-                                   "[POLY] 6.1: a dynamic scale \"performed the best\""));
+            const PolyActivation softmax;
+            found.comparisons.push_back(
+                accuracy_orders(numbers, v, {{fixed, none}, {dynamic, none}},
+                                "[POLY] 6.1: no scale \"underperformed on all ViTs\""));
+            found.comparisons.push_back(
+                accuracy_orders(numbers, v, {{dynamic, softmax}, {dynamic, fixed}},
+                                "[POLY] 6.1: a dynamic scale \"performed the best\""));
             found.comparisons.push_back(comparable_accuracy(numbers, v, fixed));
             add_learned(numbers, v, dynamic, found);
         }
@@ -398,14 +412,14 @@ void compare_powers(const Numbers& numbers, const ExperimentSetting& setting, co
     const std::vector<Index> powers = setting.counts("powers");
     const auto has = [&](Index p) { return std::ranges::count(powers, p) > 0; };
     const auto start = [&](const PolyActivation& a) {
-        return numbers.at(label(v, a), "query_gradient", "", -1);
+        return numbers.trials(label(v, a), "query_gradient");
     };
     for (const Index p : powers) {
         const auto [none, fixed, dynamic] = poly_activations(p);
         if (p > 3 && p < 6) {
             found.comparisons.push_back(alike(
                 fmt::format("final accuracy, {}", v.title), fixed.name(), PolyActivation{}.name(),
-                accuracy_of(numbers, v, fixed), accuracy_of(numbers, v, {}),
+                accuracies_of(numbers, v, fixed), accuracies_of(numbers, v, {}),
                 "[POLY] Table 5: level with softmax for x^4 and x^5, to 0.2 %", 0.002));
             found.comparisons.push_back(
                 accuracy_order(numbers, v, {}, fixed, "[POLY] 5: p > 3 \"did not perform well\""));
@@ -414,17 +428,18 @@ void compare_powers(const Numbers& numbers, const ExperimentSetting& setting, co
             found.comparisons.push_back(
                 accuracy_order(numbers, v, {}, fixed,
                                "[POLY] A.2.4: for k >= 6 \"difficult to train after some point\""));
-        if (p > 3 && has(3))
-            for (std::size_t s = 0; s < 3; ++s)
-                found.comparisons.push_back(order_of(
-                    fmt::format("log10 of the gradient by W_Q and W_K at the start, {}", v.title),
-                    poly_activations(3)[s].name(), poly_activations(p)[s].name(),
-                    start(poly_activations(3)[s]), start(poly_activations(p)[s]),
-                    "[POLY] 5: p > 3 \"witnessed a gradient vanishing problem\""));
-        if (p > 3 && has(3))
-            found.comparisons.push_back(
-                accuracy_order(numbers, v, poly_activations(3)[1], fixed,
-                               "[POLY] 5: p > 3 \"did not perform well during training\""));
+        if (p <= 3 || !has(3)) continue;
+        std::vector<SeedOrder> orders;
+        for (std::size_t s = 0; s < 3; ++s) {
+            const PolyActivation cube = poly_activations(3)[s], higher = poly_activations(p)[s];
+            orders.push_back({cube.name(), higher.name(), start(cube), start(higher)});
+        }
+        found.comparisons.push_back(all_orders(
+            fmt::format("log10 of the gradient by W_Q and W_K at the start, {}", v.title), orders,
+            "[POLY] 5: p > 3 \"witnessed a gradient vanishing problem\""));
+        found.comparisons.push_back(
+            accuracy_order(numbers, v, poly_activations(3)[1], fixed,
+                           "[POLY] 5: p > 3 \"did not perform well during training\""));
     }
 }
 
@@ -435,9 +450,9 @@ Findings find_table5(const Table& table, const ExperimentSetting& setting) {
         for (const PolyActivation& a : activations_in(setting)) add_printed(numbers, v, a, found);
         for (const Index power : setting.counts("powers")) {
             const auto [none, fixed, dynamic] = poly_activations(power);
-            for (const PolyActivation& scaled : {fixed, dynamic})
-                found.comparisons.push_back(accuracy_order(
-                    numbers, v, scaled, none, "[POLY] A.2.4: \"does far better when scaled\""));
+            found.comparisons.push_back(
+                accuracy_orders(numbers, v, {{fixed, none}, {dynamic, none}},
+                                "[POLY] A.2.4: \"does far better when scaled\""));
             add_learned(numbers, v, dynamic, found);
         }
         compare_powers(numbers, setting, v, found);
