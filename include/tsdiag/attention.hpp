@@ -293,6 +293,33 @@ struct LearnedFor {
     bool drawn = true;  ///< else it is read, and needs no values
 };
 
+/// The attention of a layer on one sample, by its sizes.
+struct AttentionSizes {
+    Index tokens = 1;  ///< n, rows and columns of P
+    Index width = 1, heads = 1, kv_heads = 1, head_dim = 1;
+    bool causal = false;
+    bool second_pair = false;  ///< q2 and k2 are there
+    Type type = Type::f32;
+    /// The layer's own parameters of the variant; (0, 0, 0) where there is none.
+    std::function<Shape(std::string_view name)> parameter = {};
+    bool parameters_of_another = false;  ///< it uses those of another layer, too
+
+    Shape shape_of(std::string_view name) const { return parameter ? parameter(name) : Shape{}; }
+    /// FLOPs of X Y^T for each head, X and Y of n rows: 2 n^2 columns a head.
+    double pairs(Index columns) const {
+        return 2 * double(tokens) * double(tokens) * double(columns) * double(heads);
+    }
+};
+/// What a variant computes and holds for the rows of P, of all heads.
+struct AttentionCost {
+    /// Of all matrix products up to P, which is formed whole: entries that a mask hides are
+    /// counted.
+    double flops = 0;
+    /// Of what is added to the logits of an entry of a row, all heads together; P, logits and slope
+    /// are counted anyway.
+    double bytes_of_entry = 0;
+};
+
 /// A variant of attention: one file, one line in the list.
 struct AttentionEntry {
     std::string_view name;         ///< "softmax"
@@ -309,6 +336,9 @@ struct AttentionEntry {
                                              const LearnedFor& model) = nullptr;
     /// S = q k^T: the scale of a model's logits is 1, not 1/sqrt(d).
     bool unscaled = false;
+    bool second_pair = false;  ///< a gated attention unit makes q2 and k2 for it
+    /// Null: that of S = q k^T, 2 n^2 w a head.
+    AttentionCost (*cost)(const AttentionOptions& options, const AttentionSizes& sizes) = nullptr;
     /// What P cannot be on samples of so many tokens, in one sentence; empty: nothing is to be
     /// said. Null: nothing.
     std::string (*remark)(const AttentionOptions& options, Index tokens) = nullptr;
@@ -318,6 +348,10 @@ struct AttentionEntry {
 std::span<const AttentionEntry* const> attentions();
 /// Throws `UsageError` suggesting the nearest name.
 const AttentionEntry& attention(std::string_view name);
+
+/// Throws `UsageError` for options that the variant does not have.
+AttentionCost cost_of(const AttentionEntry& entry, const AttentionOptions& options,
+                      const AttentionSizes& sizes);
 
 /// Attention that differs between layers: `early` in the first half, `late` in the second.
 struct AttentionPlan {

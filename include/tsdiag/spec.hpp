@@ -419,7 +419,11 @@ struct HeldNumbers {
     double of_token = 0, of_pair = 0;  ///< for each token, for each pair of tokens
 };
 HeldNumbers held_numbers(const BlockSpec& block, Index width);
-/// FLOPs of the forward pass on `n` tokens: the matrix products.
+struct AttentionCost;  // attention.hpp
+/// Of the rows of P on one sample of so many tokens, of a layer of `width` columns.
+AttentionCost attention_cost(const AttentionSpec& spec, Index width, Index tokens, Type type);
+/// FLOPs of the forward pass on `n` tokens: the matrix products, of P those by which a run makes
+/// its rows to measure them.
 double forward_flops(const ModelSpec& spec, Index n);
 
 std::string_view name(Unary op);

@@ -36,6 +36,11 @@ std::vector<LearnedParameter> learned_bucket_bias(const AttentionOptions&, const
              .spread = 1}};
 }
 
+double bytes_of_bucket_bias(const AttentionSizes& sizes) {
+    if (sizes.shape_of("rel_pos_bias").count() == 0) return 0;
+    return double(sizeof(Index) + 2 * bytes_of(sizes.type));
+}
+
 BucketBias::BucketBias(const AttentionEntry& entry, const AttentionInput& in, double factor) {
     const Tensor given = parameter(in, "rel_pos_bias");
     if (!given.defined()) return;

@@ -10,6 +10,10 @@ namespace tsdiag::variants {
 std::vector<LearnedParameter> learned_bucket_bias(const AttentionOptions& options,
                                                   const LearnedFor& model);
 
+/// Of `AttentionCost`: of each entry its place in the table, and twice its bias, which all heads
+/// share.
+double bytes_of_bucket_bias(const AttentionSizes& sizes);
+
 /// factor b_c, c the bucket of j - i [T5], b the parameter `rel_pos_bias`, (1, buckets, 1).
 ///
 /// Half of the buckets of a direction are one step wide, the others grow as powers up to 128 steps.

@@ -33,6 +33,10 @@ constexpr std::array cosformer_options{AttentionOption{
     .most = 1,
     .description = "smallest denominator: 0 as in the text, 1e-6 in the released code"}};
 
+AttentionCost cost_of_sines_and_cosines(const AttentionOptions&, const AttentionSizes& s) {
+    return {.flops = s.pairs(2 * s.head_dim)};
+}
+
 }  // namespace
 
 extern const AttentionEntry cosformer;
@@ -47,6 +51,7 @@ const AttentionEntry cosformer = {
               .factors = Holds::always,
               .slope = Holds::sometimes,
               .window = false},
+    .cost = cost_of_sines_and_cosines,
     .make = [](AttentionInput in) {
         const Options options(cosformer, in.options);
         admit(cosformer, in);

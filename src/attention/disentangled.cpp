@@ -11,6 +11,9 @@
 #include "tsdiag/error.hpp"
 
 namespace tsdiag::variants {
+
+extern const AttentionEntry disentangled;
+
 namespace {
 
 constexpr std::array disentangled_options{
@@ -58,6 +61,44 @@ Index log_class(Index t, Index buckets, Index longest) {
     return t < 0 ? -out : out;
 }
 
+/// The rows of the table of distances: of each direction as many as there are classes.
+class Classes {
+  public:
+    explicit Classes(const Options& options)
+        : longest_(options.count("longest")),
+          logarithmic_(options.number("buckets").has_value()),
+          span_(logarithmic_ ? options.count("buckets") : longest_) {}
+    Index rows() const { return 2 * span_; }
+    /// That of distance t.
+    Index row(Index t) const {
+        const Index c = logarithmic_ ? log_class(t, span_, longest_) : t;
+        return std::clamp(c + span_, Index{0}, rows() - 1);
+    }
+    /// How many occur among n tokens.
+    Index among(Index n) const {
+        Index count = 1;  // rows ascend with t
+        for (Index t = 2 - n; t < n; ++t) count += row(t) != row(t - 1);
+        return count;
+    }
+
+  private:
+    Index longest_;
+    bool logarithmic_;
+    Index span_;
+};
+
+/// Logits with keys and, of each kind of term, with every class of distances, whose table is
+/// mapped where there is one.
+AttentionCost cost_of_terms(const AttentionOptions& given, const AttentionSizes& s) {
+    const Options options(disentangled, given);
+    const Index rows = Classes(options).among(s.tokens), inner = s.heads * s.head_dim;
+    const bool table = s.parameters_of_another || s.shape_of("distances").count() > 0;
+    const double terms = options.is("terms", "both") ? 2 : 1;
+    const double of_term =
+        (table ? product_flops(rows, s.width, inner) : 0) + product_flops(s.tokens, inner, rows);
+    return {.flops = s.pairs(s.head_dim) + terms * of_term};
+}
+
 /// a or b of every head, (h, rows, w): the rows of the table of distances, mapped; or drawn.
 class Positions {
   public:
@@ -103,7 +144,6 @@ class Positions {
 
 }  // namespace
 
-extern const AttentionEntry disentangled;
 const AttentionEntry disentangled = {
     .name = "disentangled",
     .description =
@@ -113,6 +153,7 @@ const AttentionEntry disentangled = {
     .source = "[DEBERTA] (4); [DEBERTA-V3]",
     .options = disentangled_options,
     .facts = {.row_stochastic = Holds::always},
+    .cost = cost_of_terms,
     .make = [](AttentionInput in) -> std::unique_ptr<AttentionOperator> {
         const Options options(disentangled, in.options);
         admit(disentangled, in);
@@ -122,12 +163,9 @@ const AttentionEntry disentangled = {
             throw UsageError(
                 fmt::format("attention 'disentangled': {} classes do not fit distances of up to {}",
                             Index(*buckets), longest));
-        const Index span = buckets ? Index(*buckets) : longest;
-        const Distances distances(in, [=](Index t) {
-            const Index c = buckets ? log_class(t, span, longest) : t;
-            return std::clamp(c + span, Index{0}, 2 * span - 1);
-        });
-        const Positions positions(in, options, 2 * span);
+        const Classes classes(options);
+        const Distances distances(in, [&](Index t) { return classes.row(t); });
+        const Positions positions(in, options, classes.rows());
         const double scale = in.scale;
         Tensor a, of_keys;
         if (!options.is("terms", "p2c")) a = positions.of(distances.rows(), "position_key", "k");

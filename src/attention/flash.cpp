@@ -40,6 +40,11 @@ std::string remark_on_group(const AttentionOptions& given, Index tokens) {
         g, tokens, g, double(g) / double(tokens));
 }
 
+AttentionCost cost_of_both_parts(const AttentionOptions&, const AttentionSizes& s) {
+    return {.flops = double(s.second_pair ? 2 : 1) * s.pairs(s.head_dim),
+            .bytes_of_entry = bytes_of_bucket_bias(s)};
+}
+
 /// The columns of the groups before that of each row.
 Visible before(const Visible& group) {
     Visible out;
@@ -113,6 +118,8 @@ const AttentionEntry flash = {
     .facts = {.negative_entries = Holds::sometimes, .window = false},
     .learned = learned_bucket_bias,
     .unscaled = true,
+    .second_pair = true,
+    .cost = cost_of_both_parts,
     .remark = remark_on_group,
     .make = [](AttentionInput input) {
         admit(flash, input);

@@ -17,6 +17,10 @@ constexpr std::array flash_quad_options{AttentionOption{
     .description = "D, the width of the model in the factor of the bias; d: that of "
                    "a head"}};
 
+AttentionCost cost_of_one_part(const AttentionOptions&, const AttentionSizes& s) {
+    return {.flops = s.pairs(s.head_dim), .bytes_of_entry = bytes_of_bucket_bias(s)};
+}
+
 }  // namespace
 
 extern const AttentionEntry flash_quad;
@@ -29,6 +33,7 @@ const AttentionEntry flash_quad = {
     .options = flash_quad_options,
     .learned = learned_bucket_bias,
     .unscaled = true,
+    .cost = cost_of_one_part,
     .make = [](AttentionInput input) {
         admit(flash_quad, input);
         const Options options(flash_quad, input.options);

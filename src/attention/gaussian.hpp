@@ -13,6 +13,9 @@ void move_to_first_key(const AttentionEntry& entry, AttentionInput& in);
 Tensor as_queries(const Tensor& x);
 Tensor as_keys(const Tensor& x);
 
+/// Columns of either, of an x of w columns.
+constexpr Index columns_of_gaussian(Index w) { return w + 2; }
+
 /// -d, clamped to at most 0 against rounding of d >= 0.
 Tensor exponent(const Tensor& d);
 

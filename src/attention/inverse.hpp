@@ -1,5 +1,5 @@
 #pragma once
-#include "tsdiag/ops.hpp"
+#include "options.hpp"
 
 /// Inverses by iteration.
 namespace tsdiag::variants {
@@ -15,5 +15,10 @@ Tensor iterated_inverse(const Tensor& k, Index steps, Index heads, bool each_hea
 /// largest sum of moduli of a column and that of a row, of each head: |k V - I|_2 < 1 where k is
 /// regular.  c k has V / c.  Cost: 8 m^3 a step.
 Tensor iterated_signed_inverse(const Tensor& k, Index steps);
+
+/// FLOPs of either, of one k.
+constexpr double inverse_flops(Index m, Index steps) {
+    return 4 * double(steps) * product_flops(m, m, m);
+}
 
 }  // namespace tsdiag::variants

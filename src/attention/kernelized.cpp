@@ -2,6 +2,13 @@
 #include "score.hpp"
 
 namespace tsdiag::variants {
+namespace {
+
+AttentionCost cost_of_squares(const AttentionOptions&, const AttentionSizes& s) {
+    return {.flops = s.pairs(columns_of_gaussian(s.head_dim))};
+}
+
+}  // namespace
 
 extern const AttentionEntry kernelized;
 const AttentionEntry kernelized = {
@@ -9,6 +16,7 @@ const AttentionEntry kernelized = {
     .description = "P = exp(-scale |q - k|^2 / 2 + bias), a Gaussian kernel, not normalised",
     .source = "[SKYFORMER] (3)",
     .facts = {.slope = Holds::never},
+    .cost = cost_of_squares,
     .make = [](AttentionInput in) {
         check_options(kernelized, in.options);
         admit(kernelized, in);

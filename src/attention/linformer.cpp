@@ -66,6 +66,14 @@ std::vector<LearnedParameter> learned_projections(const AttentionOptions& given,
     return options.is("shared", "1") ? std::vector{e} : std::vector{e, f};
 }
 
+/// E^T K, the logits with it, and the products of their softmax and F^T.
+AttentionCost cost_of_projections(const AttentionOptions& given, const AttentionSizes& s) {
+    const Index learned = s.shape_of("proj_k").cols;
+    const Index k = learned > 0 ? learned : length_of(Options(linformer, given), s.tokens);
+    return {.flops =
+                double(s.kv_heads + s.heads) * product_flops(s.tokens, k, s.head_dim) + s.pairs(k)};
+}
+
 /// The first n rows of a parameter, or drawn: (heads, n, k), `heads` one or those of the keys of a
 /// sample.
 Tensor projection(const AttentionInput& in, std::string_view name, const Options& options,
@@ -107,6 +115,7 @@ const AttentionEntry linformer = {
               .never_causal = "tokens are mixed before the softmax",
               .window = false},
     .learned = learned_projections,
+    .cost = cost_of_projections,
     .make = [](AttentionInput in) {
         const Options options(linformer, in.options);
         admit(linformer, in);

@@ -157,6 +157,17 @@ std::unique_ptr<AttentionOperator> of_powers(const AttentionInput& in, Index m,
                               transpose(kernel(q, in.k)), false, {.why_no_slope = no_power_logits});
 }
 
+/// Three matrices of logits with landmarks, the inverse of one, and the products of all three.
+AttentionCost cost_of_landmarks(const AttentionOptions& given, const AttentionSizes& s) {
+    const Options options(nystrom, given);
+    const Index n = s.tokens, w = s.head_dim;
+    const Index m = options.is("landmarks", "n") ? n : options.count("landmarks");
+    if (m == n && options.is("whole", "softmax")) return {.flops = s.pairs(w)};
+    const double of_head = 2 * product_flops(n, w, m) + product_flops(m, w, m) +
+                           inverse_flops(m, inverse_steps) + product_flops(n, m, m);
+    return {.flops = double(s.heads) * of_head + s.pairs(m)};
+}
+
 /// Of as many landmarks as tokens.
 std::unique_ptr<AttentionOperator> exact(AttentionInput in, bool powers) {
     AttentionOptions given;
@@ -193,6 +204,7 @@ const AttentionEntry nystrom = {
             return options.is("activation", "polynomial") ? learned_scale(nystrom, given, model)
                                                           : std::vector<LearnedParameter>();
         },
+    .cost = cost_of_landmarks,
     .make = [](AttentionInput in) -> std::unique_ptr<AttentionOperator> {
         const Options options(nystrom, in.options);
         admit(nystrom, in);

@@ -13,6 +13,13 @@ void check_options(const AttentionEntry& entry, const AttentionOptions& options)
                   "docs/attention.md");
 }
 
+AttentionCost cost_of(const AttentionEntry& entry, const AttentionOptions& options,
+                      const AttentionSizes& sizes) {
+    check_options(entry, options);
+    return entry.cost ? entry.cost(options, sizes)
+                      : AttentionCost{.flops = sizes.pairs(sizes.head_dim)};
+}
+
 namespace variants {
 
 Options::Options(const AttentionEntry& entry, const AttentionOptions& given)

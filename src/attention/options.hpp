@@ -18,6 +18,11 @@ class Options : public OptionValues {
     Rng rng(const AttentionInput& input) const;
 };
 
+/// FLOPs of a product of matrices, (rows, inner) and (inner, cols).
+constexpr double product_flops(Index rows, Index inner, Index cols) {
+    return 2 * double(rows) * double(inner) * double(cols);
+}
+
 /// The variant's own parameter; empty where there is none.
 Tensor parameter(const AttentionInput& input, std::string_view name);
 

@@ -7,6 +7,9 @@
 #include "tsdiag/error.hpp"
 
 namespace tsdiag::variants {
+
+extern const AttentionEntry performer;
+
 namespace {
 
 constexpr std::array performer_options{
@@ -82,6 +85,20 @@ Tensor relu_features(const Tensor& x, const Projection& f) {
     return affine(map(Unary::relu, f.apply(x)), 1, f.epsilon);
 }
 
+Index features_of(const Options& options, Index w) {
+    const double d = double(w);
+    return options.is("features", "auto") ? std::max<Index>(1, Index(d * std::log(d)))
+                                          : options.count("features");
+}
+
+/// W q and W k, and the products of features.
+AttentionCost cost_of_features(const AttentionOptions& given, const AttentionSizes& s) {
+    const Index drawn = s.shape_of("projection_matrix").rows;
+    const Index m = drawn > 0 ? drawn : features_of(Options(performer, given), s.head_dim);
+    return {.flops =
+                double(s.heads + s.kv_heads) * product_flops(s.tokens, s.head_dim, m) + s.pairs(m)};
+}
+
 Projection projection(const Options& options, const AttentionInput& in) {
     const Index w = in.q.cols();
     Tensor drawn = parameter(in, "projection_matrix");
@@ -89,9 +106,7 @@ Projection projection(const Options& options, const AttentionInput& in) {
         throw ShapeError("attention 'performer': the projection has " +
                          std::to_string(drawn.cols()) + " columns, expected " + std::to_string(w));
     if (!drawn.defined()) {
-        const double d = double(w);
-        const Index m = options.is("features", "auto") ? std::max<Index>(1, Index(d * std::log(d)))
-                                                       : options.count("features");
+        const Index m = features_of(options, w);
         drawn = orthogonal_features(options.rng(in), m, w, in.q.backend(), in.q.type());
     }
     const double epsilon =
@@ -101,7 +116,6 @@ Projection projection(const Options& options, const AttentionInput& in) {
 
 }  // namespace
 
-extern const AttentionEntry performer;
 const AttentionEntry performer = {
     .name = "performer",
     .description =
@@ -110,6 +124,7 @@ const AttentionEntry performer = {
     .source = "[PERFORMER]",
     .options = performer_options,
     .facts = {.row_stochastic = Holds::sometimes, .factors = Holds::always, .window = false},
+    .cost = cost_of_features,
     .make = [](AttentionInput in) {
         const Options options(performer, in.options);
         admit(performer, in);

@@ -26,6 +26,18 @@ constexpr std::array relative_key_options{
 }  // namespace
 
 extern const AttentionEntry relative_key;
+
+namespace {
+
+/// Logits with keys and with every distance; of keys with distances, too.
+AttentionCost cost_of_relative_keys(const AttentionOptions& given, const AttentionSizes& s) {
+    const bool keys = Options(relative_key, given).is("keys", "1");
+    const double of_head = product_flops(s.tokens, s.head_dim, 2 * s.tokens - 1);
+    return {.flops = s.pairs(s.head_dim) + double(s.heads + (keys ? s.kv_heads : 0)) * of_head};
+}
+
+}  // namespace
+
 const AttentionEntry relative_key = {
     .name = "relative_key",
     .description =
@@ -34,6 +46,7 @@ const AttentionEntry relative_key = {
     .source = "[SHAW]; [RELATIVE-BERT]",
     .options = relative_key_options,
     .facts = {.row_stochastic = Holds::always},
+    .cost = cost_of_relative_keys,
     .make = [](AttentionInput in) -> std::unique_ptr<AttentionOperator> {
         const Options options(relative_key, in.options);
         admit(relative_key, in);

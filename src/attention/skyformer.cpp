@@ -10,6 +10,9 @@
 #include "tsdiag/error.hpp"
 
 namespace tsdiag::variants {
+
+extern const AttentionEntry skyformer;
+
 namespace {
 
 constexpr std::array skyformer_options{
@@ -57,11 +60,24 @@ constexpr std::array skyformer_options{
                     .whole = true,
                     .description = "seed of the landmarks, which the heads of a layer share"}};
 
+/// m of n tokens.
+Index landmarks_of(const Options& options, Index n) {
+    return options.is("landmarks", "auto") ? std::min<Index>(128, n) : options.count("landmarks");
+}
+
+/// Three kernels, the inverse of one with the product that examines it, and the products of all.
+AttentionCost cost_of_kernels(const AttentionOptions& given, const AttentionSizes& s) {
+    const Options options(skyformer, given);
+    const Index n = s.tokens, m = landmarks_of(options, n), w = columns_of_gaussian(s.head_dim);
+    const double of_head = 2 * product_flops(n, w, m) + product_flops(m, w, m) +
+                           inverse_flops(m, options.count("iterations")) + product_flops(m, m, m) +
+                           product_flops(n, m, m);
+    return {.flops = double(s.heads) * of_head + s.pairs(m)};
+}
+
 /// Row indices into the n queries followed by the n keys.
 std::vector<Index> drawn_rows(const Options& options, const AttentionInput& in) {
-    const Index n = in.q.rows();
-    const Index m =
-        options.is("landmarks", "auto") ? std::min<Index>(128, n) : options.count("landmarks");
+    const Index n = in.q.rows(), m = landmarks_of(options, n);
     const bool halves = options.is("draw", "halves");
     Rng rng = options.rng(in);
     std::vector<Index> out;
@@ -85,7 +101,6 @@ void require_settled(const Options& options, const Tensor& product) {
 
 }  // namespace
 
-extern const AttentionEntry skyformer;
 const AttentionEntry skyformer = {
     .name = "skyformer",
     .description =
@@ -99,6 +114,7 @@ const AttentionEntry skyformer = {
               .slope = Holds::never,
               .never_causal = "a landmark may be a later token",
               .window = false},
+    .cost = cost_of_kernels,
     .make = [](AttentionInput in) {
         const Options options(skyformer, in.options);
         admit(skyformer, in);

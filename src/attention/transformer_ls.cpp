@@ -68,6 +68,21 @@ std::vector<LearnedParameter> learned_projection(const AttentionOptions& given,
              .spread = 1 / std::sqrt(double(model.width))}};
 }
 
+/// Scores of the projection, T K, the logits with keys and projected keys, and B T.
+AttentionCost cost_of_both_ranges(const AttentionOptions& given, const AttentionSizes& s) {
+    const Options options(transformer_ls, given);
+    const Index n = s.tokens, w = s.head_dim, length = options.count("chunk");
+    const Shape learned = s.shape_of("projection");
+    const Index rank = learned.rows > 0 ? learned.rows / s.kv_heads : rank_of(options, s.causal);
+    const Index chunks = s.causal ? (n - 1) / length : 1;
+    const Index projected = s.causal ? chunks * length : n;  // tokens
+    const double scores =
+        learned.rows > 0 ? product_flops(n, s.width, rank) : product_flops(projected, w, rank);
+    const double of_keys = scores + product_flops(rank, projected, w),
+                 of_rows = product_flops(n, w, chunks * rank) + product_flops(n, rank, projected);
+    return {.flops = double(s.kv_heads) * of_keys + double(s.heads) * of_rows + s.pairs(w)};
+}
+
 /// X W of each head of keys, (h', n, r): of the parameter `projection`; empty: there is none.
 Tensor scores_of_input(const AttentionInput& in) {
     const Tensor w = parameter(in, "projection");
@@ -288,6 +303,7 @@ const AttentionEntry transformer_ls = {
     .options = transformer_ls_options,
     .facts = {.row_stochastic = Holds::always, .slope = Holds::never, .window = false},
     .learned = learned_projection,
+    .cost = cost_of_both_ranges,
     .make = [](AttentionInput in) -> std::unique_ptr<AttentionOperator> {
         const Options options(transformer_ls, in.options);
         admit(transformer_ls, in);

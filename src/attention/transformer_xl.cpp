@@ -63,6 +63,14 @@ Tensor sinusoids(const std::vector<double>& distances, Index d, const Backend& b
                              std::span<const double>(values), type);
 }
 
+/// Two products of logits, and R W^T for every distance.
+AttentionCost cost_of_positions(const AttentionOptions&, const AttentionSizes& s) {
+    const Index inner = s.heads * s.head_dim, learned = s.shape_of("position").cols;
+    const Index distances = s.causal ? s.tokens : 2 * s.tokens - 1;
+    return {.flops = product_flops(distances, learned > 0 ? learned : 2 * inner, inner) +
+                     2 * s.pairs(s.head_dim)};
+}
+
 /// (q + v) r_(i - j)^T, r = R W^T.
 class PositionLogits {
   public:
@@ -170,6 +178,7 @@ const AttentionEntry transformer_xl = {
     .source = "[TRANSFORMER-XL] 3.3",
     .options = transformer_xl_options,
     .facts = {.row_stochastic = Holds::always, .memory = true},
+    .cost = cost_of_positions,
     .make = [](AttentionInput in) -> std::unique_ptr<AttentionOperator> {
         const Options options(transformer_xl, in.options);
         admit(transformer_xl, in);

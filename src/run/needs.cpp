@@ -7,6 +7,7 @@
 #include <fstream>
 #include <map>
 
+#include "tsdiag/attention.hpp"
 #include "tsdiag/ops.hpp"
 
 namespace tsdiag {
@@ -38,9 +39,9 @@ bool read_in_place(const Subject& subject, Type type) {
 }
 
 /// Bytes of a row of P of all heads with its logits and slope over those that an operator counts,
-/// which has no relative bias.
+/// which adds nothing to them.
 double with_terms(const RunSizes& s) {
-    return 1 + double(s.terms) / (3 * double(s.heads) * double(s.bytes));
+    return 1 + s.terms / (3 * double(s.heads) * double(s.bytes));
 }
 
 /// The greatest bytes of the metrics, of each kind.
@@ -126,8 +127,8 @@ RunSizes sizes_of(const ModelSpec& spec, Type type) {
         if (b.merge.width > 0) fewer *= 4;
         s.rotated = s.rotated || b.attention.rotary.columns > 0;
         s.normed = s.normed || b.attention.qk_norm;
-        for (const Parameter& own : b.attention.own)  // its place in the table, and it twice
-            if (own.name == "rel_pos_bias") s.terms = Index(sizeof(Index)) + 2 * s.bytes;
+        const AttentionCost cost = attention_cost(b.attention, spec.width, 1, type);
+        s.terms = std::max(s.terms, cost.bytes_of_entry);
     }
     return s;
 }

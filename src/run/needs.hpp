@@ -18,7 +18,7 @@ struct RunSizes {
     Index columns = 0;        ///< of the queries of all heads
     Index inner = 0;          ///< numbers per token that the steps of a layer hold
     double pairs = 0;         ///< numbers per pair of tokens that they hold
-    Index terms = 0;          ///< bytes of the relative bias for an entry of a row, of all heads
+    double terms = 0;         ///< AttentionCost::bytes_of_entry
     Index layer_weights = 0;  ///< elements of the largest layer
     Index all_weights = 0;
     Index file_pages = 0;  ///< bytes of mapped file pages in addition to the weights

@@ -77,16 +77,57 @@ TEST(ModelSpec, FlopsOfBertBaseAreThoseOfItsProducts) {
     EXPECT_CLOSE(forward_flops(random_model("bert-base").spec, 512), 12 * layer, rounding(64));
 }
 
-TEST(ModelSpec, FlopsHaveTheProductsOfWhatAttentionsLearn) {
-    const double n = 512, d = 768, heads = 12, rank = 32, k = 64;
+/// Besides those of softmax, or less than those: all products by which the rows of P are made.
+TEST(ModelSpec, FlopsAreThoseOfTheProductsOfEachAttention) {
+    const double n = 512, d = 768, heads = 12, width = 64, rank = 32, k = 48;
     const auto more = [&](const char* attention) {
         const auto of = [](const std::string& text) {
             return forward_flops(random_model(text).spec, 512);
         };
         return (of(std::string("bert-base,attention=") + attention) - of("bert-base")) / 12;
     };
-    EXPECT_CLOSE(more("transformer_ls"), 2 * n * d * heads * rank, rounding(64));  // X W
-    EXPECT_CLOSE(more("linformer,length=64"), 2 * n * k * d, rounding(64));        // E^T K
+    // X W, T K and the logits with it, B T
+    EXPECT_CLOSE(more("transformer_ls"),
+                 2 * n * d * heads * rank + 4 * n * d * rank + 2 * n * n * heads * rank,
+                 rounding(64));
+    // E^T K and the logits with it; products of n x k with F^T in place of n x width with K^T
+    EXPECT_CLOSE(more("linformer,length=48"), 4 * n * k * d + 2 * n * n * heads * (k - width),
+                 rounding(64));
+    EXPECT_CLOSE(more("performer,features=100"),
+                 4 * n * d * 100 + 2 * n * n * heads * (100 - width), rounding(64));
+    EXPECT_CLOSE(more("cosformer"), 2 * n * n * d, rounding(64));
+    EXPECT_CLOSE(more("relative_key"), 2 * n * d * (2 * n - 1), rounding(64));
+    for (const char* same : {"polynomial", "linear", "diag_attention", "bigbird", "flash"})
+        EXPECT_EQ(more(same), 0) << same;
+}
+
+/// Of a gated unit for flash: it has two pairs of queries and keys.
+TEST(ModelSpec, FlopsOfFlashHaveBothParts) {
+    const auto of = [](const char* name) {
+        const AttentionSpec a = random_model(name).spec.blocks.front().attention;
+        const AttentionCost cost = attention_cost(a, 64, 100, Type::f32);
+        return cost.flops / (2 * 100.0 * 100.0 * double(a.heads * a.head_dim));
+    };
+    EXPECT_EQ(of("flash,layers=1"), 2);
+    EXPECT_EQ(of("gau,layers=1"), 1);
+}
+
+/// The table of distances is the first layer's, and each layer maps it.
+TEST(ModelSpec, FlopsOfDebertaAreThoseOfItsLayers) {
+    const auto of = [](const char* name) { return forward_flops(random_model(name).spec, 100); };
+    EXPECT_CLOSE(of("deberta-base,layers=3"), 3 * of("deberta-base,layers=1"), rounding(64));
+    const double n = 100, d = 768, distances = 2 * n - 1;
+    EXPECT_CLOSE(of("deberta-base,layers=1") - of("bert-base,layers=1"),
+                 4 * distances * d * d + 4 * n * d * distances, rounding(64));
+}
+
+/// Two attentions side by side have half of the heads each.
+TEST(ModelSpec, FlopsOfTwoAttentionsAreTheirSum) {
+    AttentionSpec a;
+    a.heads = a.kv_heads = 4;
+    a.head_dim = 8;
+    a.second = SecondAttention{.variant = "cosformer", .options = {}};
+    EXPECT_EQ(attention_cost(a, 32, 10, Type::f32).flops, 2 * 100 * (2 * 8 + 2 * 16));
 }
 
 /// "in, sa, attn (in), out"

@@ -39,7 +39,7 @@ void latent_projections(const AttentionSpec& a, Index d, AttentionWeights& w, Pa
 }
 
 void gated_unit(const AttentionSpec& a, Index d, AttentionWeights& w, Parameters& to) {
-    const Index rows = a.variant == "flash" ? 4 : 2;
+    const Index rows = attention(a.variant).second_pair ? 4 : 2;
     to.linear("attn.z", w.z, a.head_dim, d, a.qkv_bias);
     to.matrix("attn.offset.gamma", w.gamma, rows, a.head_dim);
     to.matrix("attn.offset.beta", w.beta, rows, a.head_dim);
@@ -89,18 +89,28 @@ Json options_json(const std::map<std::string, std::string>& options) {
     return out;
 }
 
-/// Of the matrices that a variant learns: X W of Transformer-LS, E^T K of Linformer.
-double own_flops(const AttentionSpec& a, double tokens) {
-    double sum = 0;
-    for (const Parameter& p : a.own) {
-        if (p.name == "projection") sum += 2 * tokens * double(p.shape.count());
-        if (p.name == "proj_k")
-            sum += 2 * tokens * double(p.shape.cols) * double(a.kv_heads * a.head_dim);
-    }
-    return sum;
+/// Tokens that a token is compared with, or channels that a channel is.
+double compared(const AttentionSpec& a, double tokens) {
+    return a.channels           ? double(a.head_dim)
+           : a.windows.side > 0 ? double(a.windows.side * a.windows.side)
+                                : tokens;
 }
 
 }  // namespace
+
+std::vector<AttentionSpec> attentions_of(const AttentionSpec& a) {
+    if (!a.second) return {a};
+    AttentionSpec first = a;
+    first.second.reset();
+    first.heads /= 2;
+    first.kv_heads /= 2;
+    AttentionSpec other = first;
+    other.variant = a.second->variant;
+    other.options = a.second->options;
+    other.output_norm = a.second->output_norm;
+    other.qk_activation = a.second->qk_activation;
+    return {std::move(first), std::move(other)};
+}
 
 void AttentionStep::describe(Json& out) const {
     const AttentionSpec& a = spec();
@@ -172,10 +182,8 @@ double AttentionStep::flops(double d, double tokens) const {
             : 2 * tokens * (query_rank > 0 ? query_rank * (d + keys) : d * keys) +
                   2 * tokens *
                       (d * (rank + turning) + rank * (keys - double(a.heads) * turning + values));
-    const double side = a.channels           ? double(a.head_dim)
-                        : a.windows.side > 0 ? double(a.windows.side * a.windows.side)
-                                             : tokens;
-    sum += 2 * tokens * side * (keys + values) + own_flops(a, tokens);
+    sum += attention_cost(a, Index(d), Index(tokens), Type::f32).flops +
+           2 * tokens * compared(a, tokens) * values;
     return a.value_projection_only ? sum : sum + 2 * tokens * d * values;
 }
 
@@ -226,3 +234,35 @@ double AttentionStep::gain() const {
 }
 
 }  // namespace tsdiag::model
+
+namespace tsdiag {
+
+AttentionCost attention_cost(const AttentionSpec& spec, Index width, Index tokens, Type type) {
+    if (spec.channels || spec.windows.side > 0)
+        return {.flops = 2 * double(tokens) * model::compared(spec, double(tokens)) *
+                         double(spec.heads * spec.head_dim)};
+    AttentionCost sum;
+    for (const AttentionSpec& a : model::attentions_of(spec)) {
+        const AttentionEntry& entry = attention(a.variant);
+        const auto shape_of = [&a](std::string_view name) {
+            const auto found = std::ranges::find(a.own, name, &Parameter::name);
+            return found == a.own.end() ? Shape{} : found->shape;
+        };
+        const AttentionCost one = cost_of(entry, a.options,
+                                          {.tokens = tokens,
+                                           .width = width,
+                                           .heads = a.heads,
+                                           .kv_heads = a.kv_heads,
+                                           .head_dim = a.head_dim,
+                                           .causal = a.causal,
+                                           .second_pair = a.gated_unit && entry.second_pair,
+                                           .type = type,
+                                           .parameter = shape_of,
+                                           .parameters_of_another = a.own_of >= 0});
+        sum.flops += one.flops;
+        sum.bytes_of_entry = std::max(sum.bytes_of_entry, one.bytes_of_entry);
+    }
+    return sum;
+}
+
+}  // namespace tsdiag

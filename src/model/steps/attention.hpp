@@ -26,6 +26,9 @@ struct AttentionWeights {
     std::map<std::string, std::function<Tensor()>, std::less<>> own;
 };
 
+/// The attentions of a layer: the only one, or those of half of its heads.
+std::vector<AttentionSpec> attentions_of(const AttentionSpec& spec);
+
 /// The attention of a layer on one batch.
 class AttentionPass {
   public:

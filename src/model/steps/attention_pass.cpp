@@ -38,26 +38,17 @@ struct HeadGroup {
 };
 
 std::vector<HeadGroup> head_groups(const AttentionSpec& a, const AttentionWeights& w) {
-    if (!a.second) return {{a, w}};
     std::vector<HeadGroup> out;
-    for (const Index half : {0, 1}) {
-        HeadGroup group{a, w};
-        AttentionSpec& spec = group.spec;
-        spec.second.reset();
-        spec.heads /= 2;
-        spec.kv_heads /= 2;
-        if (half == 1) {
-            spec.variant = a.second->variant;
-            spec.options = a.second->options;
-            spec.output_norm = a.second->output_norm;
-            spec.qk_activation = a.second->qk_activation;
-        }
-        for (Linear* map : {&group.weights.q, &group.weights.k, &group.weights.v}) {
+    for (AttentionSpec& spec : attentions_of(a)) {
+        const Index half = std::ssize(out);
+        out.push_back({std::move(spec), w});
+        if (!a.second) return out;
+        AttentionWeights& weights = out.back().weights;
+        for (Linear* map : {&weights.q, &weights.k, &weights.v}) {
             const Index rows = map->weight.rows() / 2;
             map->weight = map->weight.row_range(half * rows, rows);
             if (map->bias.defined()) map->bias = map->bias.col_range(half * rows, rows);
         }
-        out.push_back(std::move(group));
     }
     return out;
 }
