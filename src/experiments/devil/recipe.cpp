@@ -92,11 +92,9 @@ std::string note_on_glu(bool causal) {
     };
     return fmt::format(
         "[DEVIL] Table 13 gives GLUs of 2048 to the autoregressive models, of width 512, and of "
-        "1365 "
-        "to the masked ones, of width 768. The parameters that the paper counts decide for the "
-        "opposite, which is done here: Table {} has {} million of TransNormer T1, which has {:.2f} "
-        "here "
-        "with 1365 and {:.2f} with 2048{}.",
+        "1365 to the masked ones, of width 768. The parameters that the paper counts decide for "
+        "the opposite, which is done here: Table {} has {} million of TransNormer T1, which has "
+        "{:.2f} here with 1365 and {:.2f} with 2048{}.",
         causal ? 4 : 5, causal ? "155.99" : "124.67", millions(1365), millions(2048),
         causal ? "" : ", without the head of masked training");
 }
