@@ -22,7 +22,7 @@ class Locality final : public Probe {
 
     void on_attention_rows(const AttentionRows& e, Sink&) override {
         const RowStatistics& s = e.stats;
-        channels_ = e.block.channels;
+        channels_ = e.block.over.channels;
         heads_ = s.heads;
         columns_ = s.n;
         tokens_ = e.block.tokens();

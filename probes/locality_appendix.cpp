@@ -60,7 +60,7 @@ class LocalityAppendix final : public Probe {
 
     void on_attention_rows(const AttentionRows& e, Sink&) override {
         const Index n = e.stats.n, h = e.stats.heads, rows = e.stats.rows;
-        if (e.block.channels || (n > largest_by_default && !named_)) return;
+        if (e.block.over.channels || (n > largest_by_default && !named_)) return;
         const double slack = double(n) * (e.block.p.type() == Type::f32
                                               ? double(std::numeric_limits<float>::epsilon())
                                               : std::numeric_limits<double>::epsilon());

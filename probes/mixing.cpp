@@ -279,7 +279,7 @@ class Mixing final : public Probe {
     }
 
     void on_attention(const Attention& e, Sink& out) override {
-        const char* why_not = e.channels           ? over_channels
+        const char* why_not = e.over.channels      ? over_channels
                               : e.op.memory() > 0  ? not_square
                               : !e.input.defined() ? no_input
                                                    : nullptr;

@@ -191,7 +191,7 @@ class ProjectionJacobians final : public Probe {
   private:
     /// Why there is no derivative; empty where there is.
     static std::string reason(const Attention& e) {
-        if (e.channels) return over_channels;
+        if (e.over.channels) return over_channels;
         if (!e.projections) return "no projections";
         if (e.projections->norm_of_all_heads) return "q and k are normalised across heads";
         const Structure known = e.op.structure();

@@ -171,7 +171,7 @@ constexpr double largest_work = 2e11;
 }  // namespace
 
 bool has_token_spread(const Attention& e) {
-    return e.input.defined() && !e.channels && RowSpread::fits(e.op) &&
+    return e.input.defined() && !e.over.channels && RowSpread::fits(e.op) &&
            RowSpread::work(e.op.heads(), e.op.tokens(), e.input.cols()) <= largest_work;
 }
 

@@ -93,7 +93,7 @@ class Spectrum final : public Probe {
 
     /// Why est1 and est2 do not apply; null where they do.
     static const char* no_estimate(const Attention& e) {
-        return e.pre_norm && !e.channels ? "pre-norm" : e.why_no_estimate;
+        return e.pre_norm && !e.over.channels ? "pre-norm" : e.why_no_estimate;
     }
 
     /// Values of the estimates, which are also recorded for run.json.

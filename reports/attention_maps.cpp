@@ -100,14 +100,21 @@ std::string left_blank(const Map& map) {
                        map.at.layer, map.at.head, bad, map.values.size(), bad == 1 ? "is" : "are");
 }
 
+/// Those of heads.
+std::vector<const Map*> maps_of(const Table& table) {
+    std::vector<const Map*> out;
+    for (const Map& map : table.maps())
+        if (map.at.head >= 0) out.push_back(&map);
+    return out;
+}
+
 /// All maps side by side, each in shares of the end of its own colours, with blank lines between.
-std::optional<Figure> gallery(const Table& table) {
-    const std::vector<Map>& maps = table.maps();
+std::optional<Figure> gallery(const Table& table, const std::vector<const Map*>& maps) {
     const TableView rows(table);
     std::set<Index> layers, heads;
-    for (const Map& map : maps) {
-        layers.insert(map.at.layer);
-        heads.insert(map.at.head);
+    for (const Map* map : maps) {
+        layers.insert(map->at.layer);
+        heads.insert(map->at.head);
     }
     if (maps.size() < least_of_gallery) return std::nullopt;
     constexpr Index pitch = tile + 1;
@@ -122,11 +129,11 @@ std::optional<Figure> gallery(const Table& table) {
     g.values.resize(std::size_t(g.rows * g.cols));
     for (const Index layer : layers) g.row_labels.push_back(fmt::format("{}", layer));
     for (const Index head : heads) g.col_labels.push_back(fmt::format("{}", head));
-    for (const Map& map : maps) {
-        Grid one = grid_of(map, tile);
+    for (const Map* map : maps) {
+        Grid one = grid_of(*map, tile);
         set_colours(one);
-        const Index top = std::distance(layers.begin(), layers.find(map.at.layer)) * pitch,
-                    left = std::distance(heads.begin(), heads.find(map.at.head)) * pitch;
+        const Index top = std::distance(layers.begin(), layers.find(map->at.layer)) * pitch,
+                    left = std::distance(heads.begin(), heads.find(map->at.head)) * pitch;
         const bool diverges = one.palette == Palette::diverging;
         if (diverges) g.palette = Palette::diverging;
         const double low = diverges ? 0 : one.low.value_or(0),
@@ -191,7 +198,9 @@ std::vector<Figure> make_attention_maps(const Table& table) {
     std::vector<Figure> found;
     Index bytes = 0;
     std::size_t left_out = 0;
-    for (const Map& map : table.maps()) {
+    const std::vector<const Map*> maps = maps_of(table);
+    for (const Map* one : maps) {
+        const Map& map = *one;
         if (map.rows == 0 || map.cols == 0) continue;
         bytes += bytes_of(map);
         if (bytes > most_bytes && !found.empty()) {
@@ -209,7 +218,8 @@ std::vector<Figure> make_attention_maps(const Table& table) {
             " {} more maps would make the page too large: the gallery and maps.npz have "
             "them.",
             left_out);
-    if (std::optional<Figure> all = gallery(table)) found.insert(found.begin(), *std::move(all));
+    if (std::optional<Figure> all = gallery(table, maps))
+        found.insert(found.begin(), *std::move(all));
     return found;
 }
 

@@ -26,6 +26,12 @@ struct RowTotals {
     std::vector<double> deviation;  ///< max_i |sum_j P_ij - 1|
 };
 
+/// What the rows and columns of P stand for: token i, or channel i of a head, or token order[i].
+struct AttentionOver {
+    bool channels = false;  ///< P mixes the channels of a head (AttentionSpec::channels)
+    std::shared_ptr<const std::vector<Index>> order = {};  ///< null: that of the sample
+};
+
 /// Rows [first, first + b) of P, for all heads at once.
 struct RowBlock {
     Index first = 0;
@@ -35,8 +41,8 @@ struct RowBlock {
     Visible visible;                               ///< of these rows
     std::string_view why_no_slope = {};            ///< the reason where `slope` is empty
     std::shared_ptr<const RowTotals> totals = {};  ///< set where only sampled rows are visited
-    bool channels = false;  ///< P mixes the channels of a head, not the tokens: `n` is their number
-    Index memory = 0;       ///< m: the own column of row i is m + i
+    AttentionOver over = {};                       ///< of channels `n` is their number
+    Index memory = 0;                              ///< m: the own column of row i is m + i
 
     bool ends_panel = true;  ///< the last of its panel (`Panels`)
     /// Set where each member of a team sees panels of its own.

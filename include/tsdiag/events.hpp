@@ -94,7 +94,7 @@ struct Attention {
     bool pre_norm = false;  ///< a norm stands before the branch: est1 and est2 do not apply
     /// Why no estimate applies ("P V is normalised"); null: they do.
     const char* why_no_estimate = nullptr;
-    bool channels = false;  ///< P is over channels (AttentionSpec::channels), `op.tokens()` of them
+    AttentionOver over = {};  ///< of X and R, too; of channels there are `op.tokens()`
     Derived derived = {};
     /// On a device: the attention of all samples as one, X and R (samples, n, d) and the heads of
     /// each sample in turn, and which of them this is; null: it is alone.
@@ -130,7 +130,7 @@ struct AttentionGradient {
     const Projections* projections = nullptr;
     OutputNorm norm = OutputNorm::none;
     double norm_eps = 0;
-    bool channels = false;
+    AttentionOver over = {};
 };
 
 /// Receives what a model emits.  Layers come in order.  Within a layer, samples of a batch

@@ -137,7 +137,7 @@ struct AttentionSpec {
     bool causal = false;
     Index window = 0;  ///< > 0: sliding window
     /// P and everything about it has the tokens in the order of their windows, and in a window row
-    /// by row; logits have the bias `attn.relative`.
+    /// by row (AttentionOver::order); logits have the bias `attn.relative`.
     WindowSpec windows;
     Rotary rotary;
     /// phi of q and k, before they rotate; empty: none, or inside the variant.

@@ -55,7 +55,7 @@ struct CurveRow {
     Index count = 0;
 };
 
-/// An array to be kept whole (an attention map): row-major.
+/// An array to be kept whole, row-major: an attention map, or with head -1 one of a whole layer.
 struct Map {
     Place at = {};
     std::string name = {};

@@ -39,23 +39,25 @@ void require_digests(const fs::path& folder, const RunRecord& run) {
     }
 }
 
-/// "attention.3.5": map, layer, head.
+/// "attention.3.5": map, layer, head; "windows.3": an order of that layer's tokens.
 void read_maps(const fs::path& file, Table& table) {
     const std::unique_ptr<Checkpoint> maps = open_checkpoint(file);
     for (const std::string& name : maps->names()) {
         const std::vector<std::string> parts = split(name, '.');
         const RawTensor array = maps->tensor(name);
-        if (parts.size() != 3 || array.shape.size() != 2)
-            throw FormatError(fmt::format(
-                "{}: array '{}' is not an attention map, expected NAME.LAYER.HEAD with two axes.",
-                file.string(), name));
+        const bool of_layer = parts.size() == 2 && array.shape.size() == 1;
+        if (!of_layer && (parts.size() != 3 || array.shape.size() != 2))
+            throw FormatError(
+                fmt::format("{}: array '{}' is not an attention map, expected NAME.LAYER.HEAD with "
+                            "two axes, or NAME.LAYER with one.",
+                            file.string(), name));
         Map map;
         map.name = parts[0];
         map.at.layer = parse_count(parts[1], file.string(), 0);
         map.at.stage = "attn";
-        map.at.head = parse_count(parts[2], file.string(), 0);
-        map.rows = array.shape[0];
-        map.cols = array.shape[1];
+        map.at.head = of_layer ? -1 : parse_count(parts[2], file.string(), 0);
+        map.rows = of_layer ? 1 : array.shape.front();
+        map.cols = array.shape.back();
         map.values.resize(std::size_t(array.count()));
         widen<double>(array, map.values);
         table.matrix(std::move(map));

@@ -228,7 +228,7 @@ class Sweep {
              .projections = run.block.attention.gated_unit ? nullptr : &tape.projections,
              .norm = tape.normed.defined() ? run.block.attention.output_norm : OutputNorm::none,
              .norm_eps = run.block.norm.eps,
-             .channels = run.block.attention.channels});
+             .over = tape.over});
     }
 
     /// Everything before the layers.

@@ -46,6 +46,7 @@ struct AttentionTape {
     Tensor v, output, normed;  ///< V, O (h, n, w), norm(O) (1, n, h w); empty: there is no norm, or
                                ///< there are two attentions
     Projections projections;
+    AttentionOver over;
 };
 
 /// Throws `NonFiniteError` naming layer and stage.

@@ -41,7 +41,6 @@ class Measurement::ProfiledSink final : public Sink {
     }
     void matrix(Map map) override {
         const Index layer = map.at.layer;
-        if (channels_ > 0) map.name = "channels";
         out_.matrix(std::move(map));
         if (profile_) profile_->mark(Cost::metric, "maps", layer);
     }
@@ -217,9 +216,9 @@ void Measurement::hear_what_waits() {
     sample_ = sample;
 }
 
-void Measurement::note_channels(Index count) {
-    now().channels = count;
-    sink_->set_channels(count);
+void Measurement::note(const AttentionOver& over, Index side) {
+    now().channels = over.channels ? side : 0;
+    sink_->set_channels(now().channels);
 }
 
 bool Measurement::wants_rows(Index) const { return needs_rows_; }
@@ -254,7 +253,7 @@ void Measurement::hear(Index layer, const RowBlock& block, const RowStatistics& 
     Sample& sample = now();
     sample.layer = layer;
     report_progress(layer);
-    note_channels(block.channels ? block.p.cols() : 0);
+    note(block.over, block.p.cols());
     spent(Cost::shared, "statistics of rows", layer);
     for (const double modulus : stats.modulus)
         sample.finite_rows = sample.finite_rows && std::isfinite(modulus);
@@ -285,7 +284,7 @@ void Measurement::on_attention(const Attention& event) {
     const bool gain = first_ + sample_ == 0 && std::isfinite(event.a2);
     totals_.add_gain(event.layer, gain ? event.a2 : 0, gain ? 1 : 0);
     if (!needs_attention_ || spoiled(event)) return;
-    note_channels(event.channels ? event.op.tokens() : 0);
+    note(event.over, event.op.tokens());
     drive(Needs::attention, event.layer, [&](Probe& probe) { probe.on_attention(event, *sink_); });
 }
 
@@ -314,7 +313,7 @@ bool Measurement::wants_attention_gradient(Index) const { return needs_attention
 void Measurement::on_attention_gradient(const AttentionGradient& event) {
     now().layer = event.layer;
     spent(Cost::backward, "gradients of P", event.layer, &event.op.backend());
-    note_channels(event.channels ? event.op.tokens() : 0);
+    note(event.over, event.op.tokens());
     drive(Needs::attention_gradient, event.layer,
           [&](Probe& probe) { probe.on_attention_gradient(event, *sink_); });
 }

@@ -133,7 +133,8 @@ class Measurement final : public Observer {
     void spent(Cost cost, std::string_view what, Index layer, const Backend* backend = nullptr);
     template <class Drive>
     void drive(Needs event, Index layer, const Drive& drive);
-    void note_channels(Index count);
+    /// What the numbers of P that follow are of, by its rows.
+    void note(const AttentionOver& over, Index side);
     const StateMoments& moments_of(const Tensor& x);
     bool spoiled(const Attention& event);
 

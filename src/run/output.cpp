@@ -12,8 +12,11 @@ void write_tables(const RunResult& result, const std::filesystem::path& director
     std::vector<NamedArray> arrays;
     for (const Map& map : result.table.maps()) {
         NamedArray array;
-        array.name = fmt::format("{}.{}.{}", map.name, map.at.layer, map.at.head);
+        const bool of_layer = map.at.head < 0;
+        array.name = fmt::format("{}.{}", map.name, map.at.layer);
+        if (!of_layer) array.name += fmt::format(".{}", map.at.head);
         array.shape = {map.rows, map.cols};
+        if (of_layer) array.shape.erase(array.shape.begin());
         array.f64 = map.values;
         arrays.push_back(std::move(array));
     }

@@ -185,8 +185,16 @@ TEST(ShiftedWindows, AreThePapersFormula) {
 TEST(ShiftedWindows, BlocksOfPAreKnown) {
     class Blocks final : public Observer {
       public:
+        bool wants_rows(Index) const override { return true; }
+        void on_attention_rows(Index layer, const RowBlock& block) override {
+            const Index side = layer < 2 ? 6 : 3;
+            ASSERT_TRUE(block.over.order);
+            EXPECT_EQ(*block.over.order, (Windows{side, side, 3, layer == 1}.order()));
+        }
         bool wants_attention(Index) const override { return true; }
         void on_attention(const Attention& e) override {
+            ASSERT_TRUE(e.over.order);
+            EXPECT_EQ(std::ssize(*e.over.order), e.op.tokens());
             const Structure known = e.op.structure();
             std::vector<Index> sizes;
             for (const Index end : known.blocks)

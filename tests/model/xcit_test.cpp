@@ -176,13 +176,13 @@ TEST(CrossCovariance, RowsAreOfTheChannelsAndSayIt) {
       public:
         bool wants_rows(Index) const override { return true; }
         void on_attention_rows(Index, const RowBlock& block) override {
-            EXPECT_TRUE(block.channels);
+            EXPECT_TRUE(block.over.channels);
             EXPECT_EQ(block.p.cols(), 4);
             ++blocks;
         }
         bool wants_attention(Index) const override { return true; }
         void on_attention(const Attention& e) override {
-            EXPECT_TRUE(e.channels);
+            EXPECT_TRUE(e.over.channels);
             EXPECT_EQ(e.op.tokens(), 4);
             EXPECT_EQ(e.input.rows(), 12);
             EXPECT_EQ(e.projections, nullptr);

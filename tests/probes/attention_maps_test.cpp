@@ -16,6 +16,27 @@ TEST(AttentionMaps, KeepsTheChosenOnes) {
     EXPECT_EQ(t.maps()[0].values, heads[1].a);
 }
 
+/// Row i of P is of token order[i]; the map has row i of token i, and the order is beside it.
+TEST(AttentionMaps, AreInTheOrderOfTheTokens) {
+    const std::vector<Index> order{2, 0, 4, 1, 3};
+    const std::vector<Matrix> heads = {random_attention(5, 1), random_attention(5, 2)};
+    Layer layer{.op = std::make_shared<Made>(heads)};
+    layer.over.order = std::make_shared<const std::vector<Index>>(order);
+    ProbeSettings settings;
+    settings.maps = {{0, 1}};
+    const Table t = measure("maps", layer, settings);
+    ASSERT_EQ(t.maps().size(), 2U);
+    const Map &map = t.maps()[0], &said = t.maps()[1];
+    for (std::size_t i = 0; i < order.size(); ++i)
+        for (std::size_t j = 0; j < order.size(); ++j)
+            EXPECT_EQ(map.values[std::size_t(order[i] * 5 + order[j])],
+                      heads[1](Index(i), Index(j)));
+    EXPECT_EQ(said.at, head(-1));
+    EXPECT_EQ(said.name, "windows");
+    EXPECT_EQ(said.values, std::vector<double>(order.begin(), order.end()));
+    EXPECT_TRUE(measure("maps", layer, {}).maps().empty());
+}
+
 TEST(AttentionMaps, AHeadThatIsNotThereIsSaid) {
     ProbeSettings settings;
     settings.maps = {{0, 2}};

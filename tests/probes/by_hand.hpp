@@ -116,7 +116,7 @@ struct Layer {
     Index block = 3;  ///< rows per block
     Index rows = -1;  ///< rows in total; -1: all
     Index layer = 0;
-    bool channels = false;  ///< P is over channels
+    AttentionOver over = {};
 };
 
 inline void drive(Probe& probe, Needs needs, const Layer& l, Sink& out) {
@@ -129,7 +129,7 @@ inline void drive(Probe& probe, Needs needs, const Layer& l, Sink& out) {
         const Index n = l.rows < 0 ? l.op->tokens() : l.rows;
         for (Index first = 0; first < n && has(needs, Needs::rows); first += l.block) {
             RowBlock block = l.op->rows(first, std::min(l.block, n - first));
-            block.channels = l.channels;
+            block.over = l.over;
             const RowStatistics stats = row_statistics(block);
             probe.on_attention_rows({l.layer, block, stats}, out);
         }
@@ -142,8 +142,8 @@ inline void drive(Probe& probe, Needs needs, const Layer& l, Sink& out) {
                                 .a2 = l.a2,
                                 .memory = l.memory,
                                 .pre_norm = l.pre_norm,
-                                .why_no_estimate = l.channels ? "P is over channels" : nullptr,
-                                .channels = l.channels},
+                                .why_no_estimate = l.over.channels ? "P is over channels" : nullptr,
+                                .over = l.over},
                                out);
     }
     for (const Layer::State& s : l.gradients)
@@ -157,7 +157,7 @@ inline void drive(Probe& probe, Needs needs, const Layer& l, Sink& out) {
                                      .projections = l.projections,
                                      .norm = l.norm,
                                      .norm_eps = l.norm_eps,
-                                     .channels = l.channels},
+                                     .over = l.over},
                                     out);
     probe.finish_layer(l.layer, out);
 }

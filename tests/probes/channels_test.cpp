@@ -18,7 +18,7 @@ Layer layer(bool channels) {
     l.input = tensor(gaussian(channels ? 7 : 5, 10, 1, 0.5));
     l.v = tensor({gaussian(5, 7, 5), gaussian(5, 7, 6)});
     l.output = tensor({gaussian(5, 7, 7), gaussian(5, 7, 8)});
-    l.channels = channels;
+    l.over.channels = channels;
     return l;
 }
 

@@ -172,6 +172,27 @@ TEST(FigureTest, LargeMapsAreReducedToMeansOfBlocks) {
     }
 }
 
+/// The order of a layer's windows is kept beside its maps, and is none.
+TEST(FigureTest, AnOrderIsNotDrawnAsAMap) {
+    Table t("m");
+    t.matrix({.at = {.layer = 1, .stage = "attn", .head = 0},
+              .name = "attention",
+              .rows = 2,
+              .cols = 2,
+              .values = {0.5, 0.5, 0.25, 0.75}});
+    t.matrix({.at = {.layer = 1, .stage = "attn"},
+              .name = "windows",
+              .rows = 1,
+              .cols = 2,
+              .values = {1, 0}});
+    for (const FigureEntry* entry : figures()) {
+        if (entry->name != "attention_maps") continue;
+        const std::vector<Figure> found = entry->make(t);
+        ASSERT_EQ(found.size(), 1u);
+        EXPECT_EQ(found[0].panels.size(), 1u);
+    }
+}
+
 TEST(FigureTest, EntriesOfAMapThatAreNotFiniteAreLeftBlankAndTold) {
     const double nan = std::numeric_limits<double>::quiet_NaN();
     const double infinite = std::numeric_limits<double>::infinity();

@@ -1,9 +1,14 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <set>
 
+#include "support/files.hpp"
 #include "support/near.hpp"
+#include "support/places.hpp"
+#include "tsdiag/checkpoint.hpp"
 #include "tsdiag/run.hpp"
 
 /// A model of windows and stages, from its name to the table.
@@ -69,7 +74,7 @@ TEST(InWindows, MetricsAreOfTheWholeMatrix) {
         options.samples = 1;
         options.maps = {{1, 0}};
         const Table table = run(options).table;
-        ASSERT_EQ(table.maps().size(), 1U);
+        ASSERT_EQ(table.maps().size(), 2U);
         const Map& map = table.maps().front();
         ASSERT_EQ(map.rows, 64);
         double squares = 0, jacobian = 0;
@@ -94,6 +99,58 @@ TEST(InWindows, MetricsAreOfTheWholeMatrix) {
         };
         EXPECT_CLOSE(value("attn_fro"), std::sqrt(squares), rounding(1e3));
         EXPECT_CLOSE(value("jac_fro"), std::sqrt(jacobian), rounding(1e3));
+    }
+}
+
+/// The golden checkpoint has 6 x 6 patches in windows of 3 x 3, in layer 1 shifted by 1: which
+/// patches see each other follows from where they are in the image.
+TEST(InWindows, MapsHaveTheOrderOfThePatches) {
+    constexpr Index side = 6, window = 3, n = side * side;
+    const TemporaryDirectory folder;
+    RunOptions options;
+    options.subject.model = test_data() + "/golden/swin";
+    options.dtype = Type::f64;
+    options.samples = 1;
+    options.maps = {{0, 0}, {0, 1}, {1, 1}};
+    const RunResult result = run(options);
+    write_tables(result, folder.path());
+    const auto maps = open_checkpoint(folder / "maps.npz");
+    EXPECT_THAT(maps->names(),
+                testing::UnorderedElementsAre("attention.0.0", "attention.0.1", "windows.0",
+                                              "attention.1.1", "windows.1"));
+    const auto values = [&](const std::string& name) {
+        const RawTensor array = maps->tensor(name);
+        std::vector<double> out(std::size_t(array.count()));
+        widen<double>(array, out);
+        return out;
+    };
+    for (const Index shift : {0, 1}) {  // of layer 0 and of layer 1
+        const std::vector<double> p = values(fmt::format("attention.{}.1", shift)),
+                                  order = values(fmt::format("windows.{}", shift));
+        ASSERT_EQ(p.size(), std::size_t(n * n));
+        const auto sees = [&](Index i, Index j) {
+            const auto home = [&](Index at) { return (at + side - shift) % side / window; };
+            return home(i / side) == home(j / side) && home(i % side) == home(j % side) &&
+                   std::abs(i / side - j / side) < window && std::abs(i % side - j % side) < window;
+        };
+        double squares = 0;
+        for (Index i = 0; i < n; ++i)
+            for (Index j = 0; j < n; ++j) {
+                const double entry = p[std::size_t(i * n + j)];
+                EXPECT_EQ(entry != 0, sees(i, j)) << shift << ": " << i << ", " << j;
+                squares += entry * entry;
+            }
+        // The order that the metrics have: neighbours in it see each other, block by block.
+        ASSERT_EQ(order.size(), std::size_t(n));
+        EXPECT_EQ(std::set<double>(order.begin(), order.end()).size(), order.size());
+        Index blocks = 1;
+        for (std::size_t i = 1; i < order.size(); ++i)
+            blocks += !sees(Index(order[i - 1]), Index(order[i]));
+        EXPECT_EQ(blocks, shift == 0 ? 4 : 9);
+        const auto fro =
+            result.table.find({.layer = shift, .stage = "attn", .head = 1}, "attn_fro");
+        ASSERT_TRUE(fro && fro->value);
+        EXPECT_CLOSE(*fro->value, std::sqrt(squares), rounding(1e3));
     }
 }
 

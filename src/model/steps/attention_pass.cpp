@@ -82,7 +82,8 @@ class Pass final : public AttentionPass {
           run_(run),
           layer_(layer),
           samples_(batch.x.batch()),
-          groups_(head_groups(step.spec(), step.weights())) {}
+          groups_(head_groups(step.spec(), step.weights())),
+          over_{.channels = step.spec().channels} {}
 
     Summed plus(const Tensor& x, const Tensor& in, const Norm* next) override {
         const bool one_map = !spec_.value_projection_only && spec_.windows.side == 0;
@@ -132,7 +133,10 @@ class Pass final : public AttentionPass {
     Tensor attend(const Tensor& x, const Tensor& residual) {
         const bool windowed = spec_.windows.side > 0;
         Partition windows;
-        if (windowed) windows = partition(spec_.windows, batch_.grid, run_.layer);
+        if (windowed) {
+            windows = partition(spec_.windows, batch_.grid, run_.layer);
+            over_.order = std::make_shared<const std::vector<Index>>(windows.order);
+        }
         Tensor branch = windowed ? attended(rows_of_each(x, windows.order),
                                             rows_of_each(residual, windows.order), windows)
                                  : attended(x, residual, {});
@@ -176,7 +180,7 @@ class Pass final : public AttentionPass {
         for (std::size_t i = 0; i < groups.size(); ++i)
             branches.push_back(output_norm(
                 groups_[i].spec,
-                merge_heads(spec_.channels ? transpose(outputs[i]) : outputs[i], samples_)));
+                merge_heads(over_.channels ? transpose(outputs[i]) : outputs[i], samples_)));
         Tensor branch = branches.size() == 1 ? branches.front() : concat_cols(branches);
         if (run_.tape && groups.size() == 1 && spec_.output_norm != OutputNorm::none)
             run_.tape->normed = branch;
@@ -198,6 +202,7 @@ class Pass final : public AttentionPass {
         for (const AttentionParts& group : groups) tape.inputs.push_back(group.input);
         tape.v = values_of(groups);
         tape.projections = stacked(groups);
+        tape.over = over_;
         tape.output = stacked(outputs);
         return split(tape.output);
     }
@@ -279,7 +284,7 @@ class Pass final : public AttentionPass {
         RowVisitor visit;
         if (run_.observer && run_.observer->wants_rows(run_.layer))
             visit = [&](RowBlock block) {
-                block.channels = spec_.channels;
+                block.over = over_;
                 if (observed == 1)
                     run_.observer->on_attention_rows(run_.layer, block);
                 else
@@ -318,11 +323,11 @@ class Pass final : public AttentionPass {
 
     /// Whether queries and keys are maps of the attention's input.
     bool has_projections() const {
-        return !spec_.gated_unit && !spec_.channels && spec_.latent.rank == 0;
+        return !spec_.gated_unit && !over_.channels && spec_.latent.rank == 0;
     }
 
     const char* why_no_estimate() const {
-        if (spec_.channels) return "P is over channels";
+        if (over_.channels) return "P is over channels";
         if (spec_.gated_unit) return "P V is gated";
         if (spec_.latent.rank > 0) return "V is of a normalised latent state";
         if (b_.placement == NormPlacement::branch || b_.branch_norms)
@@ -344,7 +349,7 @@ class Pass final : public AttentionPass {
                 .pre_norm =
                     b_.placement == NormPlacement::pre || b_.placement == NormPlacement::parallel,
                 .why_no_estimate = why_no_estimate(),
-                .channels = spec_.channels};
+                .over = over_};
     }
 
     const AttentionStep& step_;
@@ -355,6 +360,7 @@ class Pass final : public AttentionPass {
     StepRun& layer_;
     Index samples_;
     std::vector<HeadGroup> groups_;
+    AttentionOver over_;
     std::vector<PendingAttention> pending_;
     SharedInput together_;
 };
