@@ -295,8 +295,7 @@ const AttentionEntry transformer_ls = {
     .description =
         "P = A + B T, [A B] = softmax(scale q [LN(K) LN(T K)]^T) over the keys near a token and r "
         "projected keys, T = softmax over tokens of (X W)^T, X the input of the layer, or of (K "
-        "W)^T where a model "
-        "has no parameter `projection`; near: its segment of w positions and "
+        "W)^T where a model has no parameter `projection`; near: its segment of w positions and "
         "w/2 on either side; causal: the last w positions, and r projected keys of each chunk of l "
         "positions that lies wholly before; a bias is added to the logits of keys",
     .source = "[LS]",
