@@ -79,6 +79,9 @@ struct TraceSummary {
     Index layers = 0, samples = 1, tokens = 0, width = 0, heads = 0;
     bool has_states = false, has_attention = false, float64 = false;
     bool has_maps = false;  ///< attentions, not queries and keys
+    /// Where tokens merge, `tokens` and `width` are those of the first layer, `heads` are the most
+    /// of any, and so many of the first have as many entries of P as any layer.
+    Index full_heads = 0;
     /// Relative rounding of the coarsest array of states, and of those that P is made of.
     double state_rounding = 0, map_rounding = 0;
 };

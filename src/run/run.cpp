@@ -249,7 +249,7 @@ RunSizes sizes_of(const RunContext& context, const TraceSummary& summary,
     sizes.tokens = summary.tokens;
     sizes.width = summary.width;
     sizes.layers = summary.layers;
-    sizes.heads = std::max<Index>(summary.heads, 1);
+    sizes.heads = std::max<Index>(summary.full_heads, 1);
     sizes.columns = summary.width;
     sizes.bytes = Index(bytes_of(settings.type));
     // P of a layer, its file, and normalised P; or states, queries and keys of the file

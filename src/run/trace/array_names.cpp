@@ -69,15 +69,19 @@ bool ends_kind(std::string_view rest, bool stage) {
 const std::vector<std::string_view>& saved_stages() {
     static const std::vector<std::string_view> inner = [] {
         std::vector<std::string_view> all = all_stages();
-        std::erase_if(
-            all,
-            [](std::string_view stage) {  // states between layers, which have names of their own
-                constexpr std::array outer = {"embed", "in", "out", "merge", "class", "final_norm"};
-                return std::ranges::find(outer, stage) != outer.end();
-            });
+        std::erase_if(all, [](std::string_view stage) {
+            const std::vector<std::string_view>& outer = outer_stages();
+            return stage == "in" || std::ranges::find(outer, stage) != outer.end();
+        });
         return all;
     }();
     return inner;
+}
+
+const std::vector<std::string_view>& outer_stages() {
+    static const std::vector<std::string_view> outer = {"embed", "out", "merge", "class",
+                                                        "final_norm"};
+    return outer;
 }
 
 ArrayName read_array_name(std::string_view name) {
@@ -86,8 +90,8 @@ ArrayName read_array_name(std::string_view name) {
                           std::string_view word) -> std::optional<ArrayName> {
         if (word.empty() || !small.starts_with(word)) return std::nullopt;
         const std::string_view rest = std::string_view(small).substr(word.size());
-        const bool stage = std::ranges::find(saved_stages(), kind) != saved_stages().end();
-        if (!ends_kind(rest, stage)) return std::nullopt;
+        const bool other = std::ranges::find(kinds, kind, &Kind::name) != kinds.end();
+        if (!ends_kind(rest, !other)) return std::nullopt;
         return ArrayName{kind, number_in(rest), name.substr(word.size())};
     };
     for (const Kind& kind : kinds)
@@ -95,6 +99,8 @@ ArrayName read_array_name(std::string_view name) {
             if (const auto found = read(kind.name, word)) return *found;
     for (const std::string_view stage : saved_stages())
         if (const auto found = read(stage, stage)) return *found;
+    for (const std::string_view stage : outer_stages())
+        if (const auto found = read(stage, stage); found && found->layer) return *found;
     return {};
 }
 

@@ -11,6 +11,9 @@ namespace tsdiag {
 
 /// The stages inside a layer that a trace may hold, as `STAGE.L`.
 const std::vector<std::string_view>& saved_stages();
+/// Those before and behind layers, which are read where a number follows: "embed", "out", "merge",
+/// "class", "final_norm".
+const std::vector<std::string_view>& outer_stages();
 
 /// What the name of an array in a saved trace says.
 struct ArrayName {

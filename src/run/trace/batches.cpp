@@ -43,10 +43,15 @@ std::vector<std::pair<Index, fs::path>> batch_files(const std::string& folder) {
 }
 
 /// What batches must have in common, in words.
-std::string batch_shape(const TraceSummary& s) {
-    return fmt::format("{} layers of {} tokens, width {}, {} heads, {} states, {} attention",
-                       s.layers, s.tokens, s.width, s.heads, s.has_states ? "with" : "without",
-                       s.has_attention ? "with" : "without");
+std::string batch_shape(const SavedTrace& trace) {
+    const TraceSummary& s = trace.summary();
+    std::string merged;
+    for (const auto& [layer, part] : trace.parts())
+        if (layer > 0)
+            merged += fmt::format(", from layer {} {} of width {}", layer, part.tokens, part.width);
+    return fmt::format("{} layers of {} tokens, width {}{}, {} heads, {} states, {} attention",
+                       s.layers, s.tokens, s.width, merged, s.heads,
+                       s.has_states ? "with" : "without", s.has_attention ? "with" : "without");
 }
 
 }  // namespace
@@ -94,8 +99,7 @@ std::vector<SavedTrace> saved_traces(const Checkpoint& file) {
     }
     for (const std::unique_ptr<Checkpoint>& batch : several->batches()) {
         out.emplace_back(*batch);
-        const std::string found = batch_shape(out.back().summary()),
-                          expected = batch_shape(out.front().summary());
+        const std::string found = batch_shape(out.back()), expected = batch_shape(out.front());
         if (found != expected)
             throw ShapeError(fmt::format("{}: has {}, expected {} as in {}.", batch->source(),
                                          found, expected, several->batches().front()->source()));

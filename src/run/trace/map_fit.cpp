@@ -75,17 +75,18 @@ std::optional<SampleFit> fit_of(const SavedTrace& trace, Index layer, double sca
     const RawTensor p = trace.attentions().at(layer).sample(sample.number),
                     q = trace.queries().at(layer).sample(sample.number),
                     k = trace.keys().at(layer).sample(sample.number);
-    const Index heads = q.shape[0], sharing = heads / k.shape[0], n = std::ssize(sample.tokens);
+    const std::span<const Index> tokens = sample.of(q.shape[1]);
+    const Index heads = q.shape[0], sharing = heads / k.shape[0], n = std::ssize(tokens);
     double whole = 0, causal = 0, largest = 0;
     bool compared = false;
     for (Index head = 0; head < heads; head += (heads - 1) / most_heads + 1) {
-        const auto keys = rows_at(element(k, head / sharing), sample.tokens);
+        const auto keys = rows_at(element(k, head / sharing), tokens);
         for (Index i = 0; i < n; i += (n - 1) / most_rows + 1) {
-            const std::span<const Index> token(&sample.tokens[std::size_t(i)], 1);
+            const std::span<const Index> token = tokens.subspan(std::size_t(i), 1);
             const std::vector<double> query = rows_at(element(q, head), token).front(),
                                       full = rows_at(element(p, head), token).front();
             std::vector<double> kept, logits;
-            for (const Index j : sample.tokens) kept.push_back(full[std::size_t(j)]);
+            for (const Index j : tokens) kept.push_back(full[std::size_t(j)]);
             for (const std::vector<double>& key : keys)
                 logits.push_back(scale *
                                  std::inner_product(query.begin(), query.end(), key.begin(), 0.0));

@@ -327,24 +327,40 @@ void add_branch(Evidence& out, const Layer& l) {
     add_sum_output(out, l);
 }
 
-State state_of(const SavedTrace::Layers& layers, std::string_view kind, Index layer,
-               const SampleTokens& sample) {
+State state_of(const SavedTrace::Array& array, std::string name, const SampleTokens& sample) {
     constexpr Index most_rows = 32;
-    const auto found = layers.find(layer);
-    if (found == layers.end()) return {};
-    const RawTensor raw = found->second.sample(sample.number);
+    const RawTensor raw = array.sample(sample.number);
     if (raw.dtype <= DType::i64) return {};  // refused where it is measured
-    State out{fmt::format("{}.{}", kind, layer), found->second.name};
+    State out{std::move(name), array.name};
     out.cols = raw.shape[1];
     out.rounding = sample.rounding;
-    const Index every = (std::ssize(sample.tokens) - 1) / most_rows + 1;
-    for (Index i = 0; i < std::ssize(sample.tokens); i += every) {
-        const RawTensor row = element(raw, sample.tokens[std::size_t(i)]);
+    const std::span<const Index> tokens = sample.of(raw.shape[0]);
+    const Index every = (std::ssize(tokens) - 1) / most_rows + 1;
+    for (Index i = 0; i < std::ssize(tokens); i += every) {
+        const RawTensor row = element(raw, tokens[std::size_t(i)]);
         out.x.resize(out.x.size() + std::size_t(out.cols));
         widen<double>(row, std::span(out.x).last(std::size_t(out.cols)));
         ++out.rows;
     }
     return out;
+}
+
+State state_of(const SavedTrace::Layers& layers, std::string_view kind, Index layer,
+               const SampleTokens& sample) {
+    const auto found = layers.find(layer);
+    return found == layers.end()
+               ? State()
+               : state_of(found->second, fmt::format("{}.{}", kind, layer), sample);
+}
+
+/// What a layer returns.
+State output_of(const SavedTrace& trace, Index layer, const SampleTokens& sample) {
+    const SavedTrace::Array* array = trace.output(layer);
+    if (!array) return {};
+    const bool own = trace.outer("out", layer) != nullptr;
+    return state_of(*array,
+                    own ? fmt::format("out.{}", layer) : fmt::format("hidden_states.{}", layer + 1),
+                    sample);
 }
 
 /// Leaves out the rows that are not finite in one of the states.
@@ -378,7 +394,7 @@ std::vector<Evidence> evidence(const SavedTrace& trace,
     for (Index i = 0; i < trace.summary().layers; ++i) {
         Layer l;
         l.in = state_of(trace.states(), "hidden_states", i, sample);
-        l.next = state_of(trace.states(), "hidden_states", i + 1, sample);
+        l.next = output_of(trace, i, sample);
         for (const auto& [state, name] : {std::pair(&l.sa, "sa"),
                                           {&l.attn, "attn"},
                                           {&l.norm3, "norm3"},
@@ -444,13 +460,18 @@ bool is_before_ffn(const SavedTrace& trace, std::string_view step) {
     if (found == trace.stages().end()) return false;
     const SampleTokens sample = sample_of(trace, {});
     for (Index i = 0; i + 1 < trace.summary().layers; ++i)
-        if (const Claim same = is_same(state_of(trace.states(), "hidden_states", i + 1, sample),
-                                       state_of(found->second, step, i, sample)))
+        if (const Claim same =
+                is_same(output_of(trace, i, sample), state_of(found->second, step, i, sample)))
             return !*same;
     return false;
 }
 
 }  // namespace
+
+std::span<const Index> SampleTokens::of(Index rows) const {
+    const auto end = std::ranges::lower_bound(tokens, rows);
+    return std::span(tokens).first(std::size_t(end - tokens.begin()));
+}
 
 std::vector<SampleTokens> kept_tokens(const SavedTrace& trace,
                                       std::vector<std::vector<bool>> masks) {

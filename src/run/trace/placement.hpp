@@ -1,5 +1,6 @@
 #pragma once
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "trace.hpp"
@@ -11,6 +12,8 @@ struct SampleTokens {
     Index number = 0;
     std::vector<Index> tokens = {};
     double rounding = 0;  ///< relative, of the coarsest of the states
+    /// Those of a layer that has `rows` tokens.
+    std::span<const Index> of(Index rows) const;
 };
 /// The samples that have one of `masks`, with the tokens that it keeps; without masks all, with
 /// those that the mask of the trace keeps, or else all.

@@ -296,12 +296,15 @@ class Replay {
                 array.name, kept_[std::size_t(bad / x.cols() % x.rows())]));
         return x;
     }
-    /// The kept rows of the array of `layer`; undefined where there is none.
+    /// The kept rows of an array; undefined where there is none.
+    Tensor rows_of(const SavedTrace::Array* array) const {
+        if (!array) return {};
+        const Tensor x = load(*array);
+        return kept_.empty() ? x : checked(take_rows(x, kept_), *array);
+    }
     Tensor rows_of(const SavedTrace::Layers& layers, Index layer) const {
         const auto found = layers.find(layer);
-        if (found == layers.end()) return {};
-        const Tensor x = load(found->second);
-        return kept_.empty() ? x : checked(take_rows(x, kept_), found->second);
+        return rows_of(found == layers.end() ? nullptr : &found->second);
     }
 
     Tensor stage(std::string_view name, Index layer) const {
@@ -319,16 +322,23 @@ class Replay {
             emitted.insert(name);
             observer_.on_hidden({layer, name, emitted.contains(pred) ? pred : "", x});
         };
+        emit("embed", "", rows_of(trace().outer("embed", layer)));
         emit("in", "", in);
         if (first) emit("norm1", "", normed);
         if (observer_.wants_rows(layer) || observer_.wants_attention(layer))
             attention(layer, in, normed);
         // `attention_inputs` of a layer without a norm before attention are its `in`.
         const bool norm1_is_emitted = first || trace().attention_inputs();
-        for (const auto& [name, pred] : stages_of(trace(), placement_))
-            if (name != "norm1" || !norm1_is_emitted) emit(name, pred, stage(name, layer));
-        const Tensor out = rows_of(trace().states(), layer + 1);
-        if (out.defined()) observer_.on_hidden({layer, "out", "", out});
+        Tensor last;  // of the stages, which is the output
+        for (const auto& [name, pred] : stages_of(trace(), placement_)) {
+            last = name != "norm1" || !norm1_is_emitted ? stage(name, layer) : Tensor();
+            emit(name, pred, last);
+        }
+        const SavedTrace::Array* out = trace().output(layer);
+        emit("out", "", out || !trace().merges_behind(layer) ? rows_of(out) : last);
+        emit("merge", "", rows_of(trace().merged(layer)));
+        for (const char* name : {"class", "final_norm"})
+            emit(name, "", rows_of(trace().outer(name, layer)));
     }
 
     /// Divides by their sums the rows of the heads whose sums differ from 1 by rounding alone.
@@ -499,6 +509,18 @@ void require_causal(const Checkpoint& file, const SavedTrace& trace, const Trace
             file.source(), name, name));
 }
 
+/// Throws `UsageError` for a mask of tokens where some states have others.
+void require_one_set_of_tokens(const SavedTrace& trace, const ReplaySettings& settings) {
+    if (settings.masks.empty()) return;
+    const bool merge = trace.parts().size() > 1;
+    if (merge || trace.outer().contains("class"))
+        throw UsageError(
+            fmt::format("{}: hides tokens, but {}; leave the mask out.", settings.mask_source,
+                        merge ? fmt::format("these merge behind layer {}",
+                                            std::next(trace.parts().begin())->first - 1)
+                              : std::string("stage class has a row more")));
+}
+
 /// Says of the P that are stored beside queries and keys whether they are theirs.
 void describe_fit(std::span<const SavedTrace> batches, const TraceOptions& options,
                   const std::vector<std::vector<bool>>& masks, TraceNotes& notes) {
@@ -529,6 +551,29 @@ std::string layers_text(const SavedTrace::Layers& layers) {
     return first == last ? fmt::format("{}", first) : fmt::format("{} to {}", first, last);
 }
 
+/// Says where tokens merge, and which outputs of layers are missing in front of that.
+void describe_merges(const SavedTrace& trace, TraceNotes& notes) {
+    const SavedTrace::Part* before = nullptr;
+    const std::vector<Stage> stages = stages_of(trace, notes.placement);
+    const auto last = trace.stages().find(stages.back().name);
+    std::vector<std::string> missing;
+    for (const auto& [layer, part] : trace.parts()) {
+        if (before) {
+            notes.recognised.push_back(
+                fmt::format("behind layer {} the {} tokens of width {} merge to {} of width {}",
+                            layer - 1, before->tokens, before->width, part.tokens, part.width));
+            const bool ends = last != trace.stages().end() && last->second.contains(layer - 1);
+            if (!trace.states().empty() && !trace.output(layer - 1) && !ends)
+                missing.push_back(fmt::format("out.{}", layer - 1));
+        }
+        before = &part;
+    }
+    if (!missing.empty())
+        notes.warnings.push_back(
+            fmt::format("{}: not saved, what a layer returns before its tokens merge",
+                        fmt::join(missing, ", ")));
+}
+
 }  // namespace
 
 Replayed replay(const Checkpoint& file, const Backend& backend, Observer& observer,
@@ -544,6 +589,7 @@ Replayed replay(const Checkpoint& file, const Backend& backend, Observer& observ
                             "queries and keys.",
                             array.name, variant));
     require_causal(file, trace, settings.trace);
+    require_one_set_of_tokens(trace, settings);
     const Index end = settings.last_layer < 0 ? trace.summary().layers : settings.last_layer + 1;
     Replay run(batches, backend, observer, settings);
     for (Index layer = settings.first_layer; layer < end; ++layer) run.layer(layer);
@@ -590,8 +636,10 @@ TraceNotes describe_trace(const Checkpoint& file, const TraceOptions& options,
     used(trace.states(), "hidden_states");
     for (const auto& [stage, layers] : trace.stages())
         used(layers, stage == "norm1" && trace.attention_inputs() ? "attention_inputs" : stage);
+    for (const auto& [stage, layers] : trace.outer()) used(layers, stage);
     used(trace.attentions(), "attentions");
     used(trace.queries(), "queries, keys");
+    describe_merges(trace, notes);
     if (!trace.values().empty())
         notes.ignored.push_back("values: no metric needs them without an output projection");
     if (trace.mask()) {

@@ -206,8 +206,28 @@ TraceSummary summarise_trace(const Checkpoint& file) {
     return out;
 }
 
+const SavedTrace::Array* SavedTrace::outer(std::string_view name, Index layer) const {
+    const auto found = outer_.find(name);
+    if (found == outer_.end()) return nullptr;
+    const auto at = found->second.find(layer);
+    return at == found->second.end() ? nullptr : &at->second;
+}
+
+const SavedTrace::Array* SavedTrace::output(Index layer) const {
+    if (const Array* own = outer("out", layer)) return own;
+    const auto next = states_.find(layer + 1);
+    return next == states_.end() || merges_behind(layer) ? nullptr : &next->second;
+}
+
+const SavedTrace::Array* SavedTrace::merged(Index layer) const {
+    if (const Array* own = outer("merge", layer)) return own;
+    const auto next = states_.find(layer + 1);
+    return next == states_.end() || !merges_behind(layer) ? nullptr : &next->second;
+}
+
 SavedTrace::SavedTrace(const Checkpoint& file) {
     sort(file);
+    find_parts();
     // The first array of each kind sets the sizes; the most reliable about the tokens come first.
     check_states(states_);
     for (auto& [stage, layers] : stages_) check_states(layers);
@@ -215,6 +235,7 @@ SavedTrace::SavedTrace(const Checkpoint& file) {
     check_heads(queries_);
     check_heads(keys_);
     check_heads(values_);
+    check_outer();
     check_pairs();
     refuse_misplaced();
     refuse_unread_maps(file);
@@ -268,6 +289,7 @@ void SavedTrace::sort(const Checkpoint& file) {
                                                 {"keys", &keys_},
                                                 {"values", &values_}};
     for (const std::string_view stage : saved_stages()) of_kind.emplace(stage, &stages_[stage]);
+    for (const std::string_view stage : outer_stages()) of_kind.emplace(stage, &outer_[stage]);
     for (const std::string& name : file.names()) {
         const ArrayName read = read_array_name(name);
         const std::string source = fmt::format("{}: array '{}'", file.source(), name);
@@ -305,6 +327,36 @@ void SavedTrace::sort(const Checkpoint& file) {
         assumed_.push_back(fmt::format("{}: its first axis counts layers", name));
     }
     std::erase_if(stages_, [](const auto& stage) { return stage.second.empty(); });
+    if (states_.empty()) return;
+    for (const auto& [layer, array] : outer_["merge"]) states_.emplace(layer + 1, array);
+}
+
+/// Finds behind which layers tokens merge: where `merge.L` says so, or a quarter of them is left.
+void SavedTrace::find_parts() {
+    std::map<Index, const Array*> first;  // of each layer, what is most reliable about its tokens
+    const auto look_at = [&](const Layers& layers, Index ahead = 0) {
+        for (const auto& [layer, array] : layers)
+            if (array.raw.shape.size() > 1) first.emplace(layer + ahead, &array);
+    };
+    look_at(states_);
+    look_at(outer_["merge"], 1);
+    for (const auto& [stage, layers] : stages_) look_at(layers);
+    look_at(attentions_);
+    look_at(queries_);
+    parts_[0] = {};
+    Index before = 0;
+    for (const auto& [layer, array] : first) {
+        const Index tokens = array->raw.shape[array->raw.shape.size() - 2];
+        const bool named = outer("merge", layer - 1) != nullptr;
+        const bool merges = tokens > 0 && (named ? tokens < before : 4 * tokens == before);
+        if (merges) parts_[layer] = {};
+        if (merges && !named)
+            assumed_.push_back(
+                fmt::format("{}: a quarter of the tokens, merged behind layer {} "
+                            "(merge.{})",
+                            array->name, layer - 1, layer - 1));
+        if (merges || before == 0) before = tokens;
+    }
 }
 
 std::vector<std::string> SavedTrace::gaps() const {
@@ -331,7 +383,7 @@ std::vector<std::string> SavedTrace::gaps() const {
     for (const auto& [stage, layers] : stages_) last = std::max(last, layers.rbegin()->first);
     if (states_.empty() || last < 0) return out;
     const Index state = states_.rbegin()->first;
-    if (state <= last)
+    if (state <= last && !outer("out", last))
         out.push_back(fmt::format(
             "the output of layer {} is missing: {} layers have {} states, hidden_states.0 to .{}",
             last, last + 1, last + 2, last + 1));
@@ -343,40 +395,65 @@ std::vector<std::string> SavedTrace::gaps() const {
     return out;
 }
 
-/// An array has `rank` axes, or one more in front that counts samples.
-void SavedTrace::check_samples(Array& array, std::size_t rank) {
+/// An array of `layer` has `rank` axes, or one more in front that counts samples, and rows for its
+/// tokens and for a class token besides, where it has one.
+void SavedTrace::check_samples(Array& array, std::size_t rank, Index layer, bool class_token) {
     const std::vector<std::int64_t>& shape = array.raw.shape;
+    if (rank == 2 && shape.size() == 4)
+        misfit(array,
+               "(samples, tokens, width); save x.flatten(2).transpose(1, 2) of a grid whose "
+               "channels come first, x.flatten(1, 2) of one whose channels come last");
     if (shape.size() != rank && shape.size() != rank + 1)
         misfit(array, rank == 2 ? "(tokens, width) or (samples, tokens, width)"
                                 : "(heads, tokens, columns) or (samples, heads, tokens, columns)");
     if (std::ranges::find(shape, 0) != shape.end()) misfit(array, "no empty axis");
     array.by_sample = shape.size() == rank + 1;
     const Index samples = array.by_sample ? shape[0] : 1;
+    const Index tokens = shape[shape.size() - 2] - (class_token ? 1 : 0);
     if (samples_from_.empty()) {
         samples_from_ = array.name;
         summary_.samples = samples;
     }
+    Part& part = part_of(layer);
+    if (part.tokens_from.empty()) {
+        part.tokens_from = array.name;
+        part.tokens = tokens;
+    }
+    if (rank == 3 && tokens < part.tokens && samples * tokens == summary_.samples * part.tokens)
+        misfit(array, fmt::format("one matrix of the {} tokens as in {}; put the windows of a "
+                                  "sample into it, in the order of the tokens, and 0 elsewhere",
+                                  part.tokens, part.tokens_from));
     if (samples != summary_.samples)
         misfit(array, fmt::format("{} samples as in {}", summary_.samples, samples_from_));
-    const Index tokens = shape[shape.size() - 2];
-    if (tokens_from_.empty()) {
-        tokens_from_ = array.name;
-        summary_.tokens = tokens;
-    }
-    if (tokens != summary_.tokens)
-        misfit(array, fmt::format("{} tokens as in {}", summary_.tokens, tokens_from_));
+    if (tokens == part.tokens) return;
+    if (class_token)
+        misfit(array,
+               fmt::format("one row more than the {} tokens of {}", part.tokens, part.tokens_from));
+    const auto state = states_.find(layer);
+    const bool is_state = state != states_.end() && &state->second == &array && layer > 0;
+    if (is_state && outer("merge", layer - 1))
+        misfit(array, fmt::format("fewer than the {} tokens of {}, as they merge behind layer {}",
+                                  part.tokens, part.tokens_from, layer - 1));
+    misfit(array, fmt::format("{} tokens as in {}{}", part.tokens, part.tokens_from,
+                              is_state && tokens < part.tokens
+                                  ? fmt::format("; where tokens merge behind layer {}, save what "
+                                                "comes out as merge.{}",
+                                                layer - 1, layer - 1)
+                                  : ""));
 }
 
-void SavedTrace::check_states(Layers& layers) {
+/// Of arrays of `ahead` layers further on.
+void SavedTrace::check_states(Layers& layers, Index ahead, bool class_token) {
     for (auto& [layer, array] : layers) {
-        check_samples(array, 2);
+        check_samples(array, 2, layer + ahead, class_token);
         const Index width = array.raw.shape.back();
-        if (width_from_.empty()) {
-            width_from_ = array.name;
-            summary_.width = width;
+        Part& part = part_of(layer + ahead);
+        if (part.width_from.empty()) {
+            part.width_from = array.name;
+            part.width = width;
         }
-        if (width != summary_.width)
-            misfit(array, fmt::format("width {} as in {}", summary_.width, width_from_));
+        if (width != part.width)
+            misfit(array, fmt::format("width {} as in {}", part.width, part.width_from));
     }
 }
 
@@ -386,14 +463,56 @@ void SavedTrace::check_heads(Layers& layers) {
             misfit(array,
                    "an axis of heads before the two of tokens, (heads, tokens, tokens); save "
                    "P[None] of a single head");
-        check_samples(array, 3);
+        check_samples(array, 3, layer);
         const std::vector<std::int64_t>& shape = array.raw.shape;
-        if (&layers == &attentions_ && shape.back() != summary_.tokens)
-            misfit(array, fmt::format("square matrices of {} tokens as in {}", summary_.tokens,
-                                      tokens_from_));
+        if (const Part& part = part_of(layer);
+            &layers == &attentions_ && shape.back() != part.tokens)
+            misfit(array, fmt::format("square matrices of {} tokens as in {}", part.tokens,
+                                      part.tokens_from));
         if (&layers == &attentions_ || &layers == &queries_)
             summary_.heads = std::max(summary_.heads, Index(shape[shape.size() - 3]));
     }
+}
+
+void SavedTrace::check_outer() {
+    check_states(outer_["embed"]);
+    check_states(outer_["out"]);
+    check_states(outer_["merge"], 1);
+    check_states(outer_["class"], 1, true);
+    check_states(outer_["final_norm"], 1, !outer_["class"].empty());
+    for (const auto& [layer, array] : outer_["merge"]) {
+        if (!merges_behind(layer))
+            misfit(array, fmt::format("fewer than the {} tokens of {}", part_of(layer).tokens,
+                                      part_of(layer).tokens_from));
+        check_equal(array, layer + 1);
+    }
+    for (const auto& [layer, array] : outer_["out"])
+        if (!merges_behind(layer)) check_equal(array, layer + 1);
+    std::erase_if(outer_, [](const auto& stage) { return stage.second.empty(); });
+}
+
+/// Throws `FormatError` where `array` is not the state of `layer`, up to rounding.  The last state
+/// may have gone through a further norm.
+void SavedTrace::check_equal(const Array& array, Index layer) const {
+    constexpr Index rows = 32;
+    const auto state = states_.find(layer);
+    if (state == states_.end() || layer == states_.rbegin()->first) return;
+    std::vector<double> own, next;
+    for (const auto& [from, to] : {std::pair(&array, &own), {&state->second, &next}}) {
+        const RawTensor x = from->sample(0);
+        const RawTensor some = head_of(x, 0, std::min(rows, Index(x.shape[0])));
+        to->resize(std::size_t(some.count()));
+        widen<double>(some, *to);
+    }
+    const double allowed = std::max(4 * summary_.state_rounding, 1e-3);
+    std::size_t off = 0;
+    for (std::size_t i = 0; i < own.size(); ++i)
+        off += std::abs(own[i] - next[i]) > allowed * (std::abs(own[i]) + std::abs(next[i]));
+    if (10 * off > own.size())
+        throw FormatError(
+            fmt::format("{}: has other numbers than {}, which is the same state; "
+                        "correct one of both, or leave it out.",
+                        array.name, state->second.name));
 }
 
 void SavedTrace::check_pairs() const {
@@ -450,7 +569,9 @@ void SavedTrace::refuse_unread_maps(const Checkpoint& file) const {
     for (const std::string& name : others_) {
         const RawTensor raw = file.tensor(name);
         if (raw.dtype <= DType::i64 || raw.dtype > DType::f64 || raw.shape.size() < 2 ||
-            raw.shape.back() != summary_.tokens || !has_rows_of_shares(raw))
+            std::ranges::none_of(
+                parts_, [&](const auto& part) { return raw.shape.back() == part.second.tokens; }) ||
+            !has_rows_of_shares(raw))
             continue;
         const std::string layer = only_number(name);
         throw FormatError(fmt::format(
@@ -468,7 +589,27 @@ void SavedTrace::measure() {
     Index layers = std::max<Index>(end_of(states_) - 1, states_.empty() ? 0 : 1);
     for (const Layers* kind : {&attentions_, &queries_}) layers = std::max(layers, end_of(*kind));
     for (const auto& [stage, kind] : stages_) layers = std::max(layers, end_of(kind));
+    for (const auto& [stage, kind] : outer_)
+        if (stage == "out" || stage == "merge") layers = std::max(layers, end_of(kind));
+    for (const auto& [stage, kind] : outer_) {
+        const Index expected = stage == "embed" ? 0 : layers - 1;
+        for (const auto& [layer, array] : kind)
+            if (stage != "out" && stage != "merge" && layer != expected)
+                throw FormatError(fmt::format("{}: is of layer {}, expected layer {}, the {}.",
+                                              array.name, layer, expected,
+                                              stage == "embed" ? "first" : "last"));
+    }
     summary_.layers = layers;
+    summary_.tokens = parts_.begin()->second.tokens;
+    for (const Layers* kind : {&attentions_, &queries_})
+        for (const auto& [layer, array] : *kind) {
+            const std::vector<std::int64_t>& shape = array.raw.shape;
+            const double share = double(part_of(layer).tokens) / double(summary_.tokens);
+            const double heads = double(shape[shape.size() - 3]) * share * share;
+            summary_.full_heads = std::max(summary_.full_heads, Index(std::ceil(heads)));
+        }
+    for (auto part = parts_.rbegin(); part != parts_.rend(); ++part)
+        if (part->second.width > 0) summary_.width = part->second.width;  // the first that is known
     summary_.has_states = !states_.empty();
     summary_.has_maps = !attentions_.empty();
     summary_.has_attention = summary_.has_maps || !queries_.empty();

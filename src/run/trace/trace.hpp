@@ -1,4 +1,5 @@
 #pragma once
+#include <iterator>
 #include <map>
 #include <optional>
 #include <string>
@@ -22,6 +23,11 @@ class SavedTrace {
         RawTensor sample(Index s) const;
     };
     using Layers = std::map<Index, Array>;
+    /// Layers of equally many tokens, up to where tokens merge.
+    struct Part {
+        Index tokens = 0, width = 0;
+        std::string tokens_from = {}, width_from = {};  ///< the arrays that set them
+    };
 
     /// Throws `ShapeError`, `FormatError` naming the array.  Reads the first rows of each.
     explicit SavedTrace(const Checkpoint& file);
@@ -30,10 +36,21 @@ class SavedTrace {
     /// By name, (n, d); `attention_inputs` is `norm1` of a pre-norm layer.
     const std::map<std::string_view, Layers>& stages() const { return stages_; }
     bool attention_inputs() const { return inputs_named_; }
-    const Layers& attentions() const { return attentions_; }  ///< (h, n, n)
-    const Layers& queries() const { return queries_; }        ///< (h, n, w)
-    const Layers& keys() const { return keys_; }              ///< (h', n, w)
-    const Layers& values() const { return values_; }          ///< (h', n, w')
+    /// By name, "embed", "out", "merge", "class", "final_norm": states before and behind layers.
+    const std::map<std::string_view, Layers>& outer() const { return outer_; }
+    /// The array of a layer by that name; null where there is none.
+    const Array* outer(std::string_view name, Index layer) const;
+    /// What a layer returns: `out.L`, or `hidden_states.L+1` unless tokens merge before it.
+    const Array* output(Index layer) const;
+    /// What the next layer reads where tokens merge behind this one: `merge.L`, or
+    /// `hidden_states.L+1`.
+    const Array* merged(Index layer) const;
+    bool merges_behind(Index layer) const { return layer >= 0 && parts_.contains(layer + 1); }
+    const std::map<Index, Part>& parts() const { return parts_; }  ///< by their first layers
+    const Layers& attentions() const { return attentions_; }       ///< (h, n, n)
+    const Layers& queries() const { return queries_; }             ///< (h, n, w)
+    const Layers& keys() const { return keys_; }                   ///< (h', n, w)
+    const Layers& values() const { return values_; }               ///< (h', n, w')
     /// `attention_mask`: which tokens are kept; none where the file does not say.
     const std::optional<Array>& mask() const { return mask_; }
     const TraceSummary& summary() const { return summary_; }
@@ -49,20 +66,25 @@ class SavedTrace {
     void add(Layers& layers, Index layer, Array array);
     bool sort_unnamed(const Checkpoint& file);
     void measure();
-    void check_states(Layers& layers);
+    void find_parts();
+    Part& part_of(Index layer) { return std::prev(parts_.upper_bound(layer))->second; }
+    void check_states(Layers& layers, Index ahead = 0, bool class_token = false);
     void check_heads(Layers& layers);
-    void check_samples(Array& array, std::size_t rank);
+    void check_samples(Array& array, std::size_t rank, Index layer, bool class_token = false);
+    void check_outer();
+    void check_equal(const Array& array, Index layer) const;
     void check_pairs() const;
     void refuse_misplaced() const;
     void refuse_unread_maps(const Checkpoint& file) const;
 
     Layers states_, attentions_, queries_, keys_, values_;
-    std::map<std::string_view, Layers> stages_;
+    std::map<std::string_view, Layers> stages_, outer_;
+    std::map<Index, Part> parts_;
     std::optional<Array> mask_;
     bool inputs_named_ = false;
     std::vector<std::string> others_, assumed_;
     TraceSummary summary_;
-    std::string samples_from_, tokens_from_, width_from_;  ///< the arrays that set them
+    std::string samples_from_;  ///< the array that sets them
 };
 
 }  // namespace tsdiag
