@@ -328,6 +328,48 @@ TEST_F(TraceDoubts, SquareArraysWithoutNamesAreStatesOrMaps) {
     EXPECT_THAT(refused(), HasSubstr("states of 2 samples, or maps of 2 heads?"));
 }
 
+/// What modules and libraries return in another order of axes, or with axes joined.
+TEST_F(TraceDoubts, OtherOrdersOfAxesAreToldWhatToSave) {
+    const auto of = [](const std::string& name, const std::vector<std::int64_t>& shape) {
+        std::int64_t count = 1;
+        for (const std::int64_t extent : shape) count *= extent;
+        Array out{name, shape, {}};
+        for (std::int64_t i = 0; i < count; ++i) out.values.push_back(std::sin(double(i * i)));
+        return out;
+    };
+    const auto expect = [&](const std::vector<Array>& arrays, const std::string& words) {
+        write(arrays);
+        EXPECT_THAT(refused(), HasSubstr(words));
+    };
+    expect({of("hidden_states.0", {1, width, 2, 4})}, "save x.flatten(2).transpose(1, 2)");
+    expect({of("reshaped_hidden_states.0", {1, width, 2, 4}),
+            of("reshaped_hidden_states.1", {1, width, 2, 4})},
+           "holds states on a grid");
+    // Maps of the mean over heads, or with samples and heads in one axis; states of sequences
+    // first.
+    expect({of("hidden_states.0", {2, tokens, width}), maps("attentions.0", softmax())},
+           "in an axis before that of heads; save x.unflatten(0, (2, -1))");
+    expect({of("hidden_states.0", {tokens, 2, width}),
+            {"attentions.0", {2, 1, tokens, tokens}, softmax()}},
+           "where that one is (tokens, samples, width), save its x.transpose(0, 1)");
+    // Queries as a projection returns them, and with tokens before heads.
+    expect({of("hidden_states.0", {1, tokens, width}), of("queries.0", {1, tokens, width}),
+            of("keys.0", {1, tokens, width})},
+           "save x.unflatten(-1, (heads, -1)).transpose(1, 2)");
+    expect({of("hidden_states.0", {tokens, width}), of("queries.0", {tokens, heads, 3}),
+            of("keys.0", {tokens, heads, 3})},
+           "expected heads before tokens");
+    write({of("hidden_states.0", {tokens, width}), of("q.0", {heads, tokens, 3}),
+           of("k.0", {heads, tokens, 3})});
+    EXPECT_THAT(probe().out, HasSubstr("queries, keys 0"));
+    // Maps in place of a stage, and beside outputs of modules.
+    const std::string rows = "its rows are nonnegative and sum to 1, as those of maps";
+    expect({hidden("hidden_states.0", 0), hidden("hidden_states.1", 1), maps("attn.0", softmax())},
+           "'attn.0': " + rows);
+    expect({hidden("blocks.0", 0), hidden("blocks.1", 1), maps("blocks.0.attn.softmax", softmax())},
+           "name maps attentions.0 and states hidden_states.L");
+}
+
 TEST_F(TraceDoubts, StatesAndMapsAreNotTakenForEachOther) {
     write({maps("hidden_states.0", softmax()), maps("hidden_states.1", softmax())});
     EXPECT_THAT(refused(), HasSubstr("its rows are nonnegative and sum to 1, as those of maps"));

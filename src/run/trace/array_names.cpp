@@ -26,6 +26,9 @@ constexpr std::array<Kind, 6> kinds{{{"hidden_states", "hidden_state", "hiddenst
                                      {"queries", "query"},
                                      {"keys", "key"},
                                      {"values", "value"}}};
+// Read where a layer follows.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 3> letters{
+    {{"queries", "q"}, {"keys", "k"}, {"values", "v"}}};
 
 std::string lower(std::string_view text) {
     std::string out(text);
@@ -57,11 +60,11 @@ std::optional<Index> number_in(std::string_view text) {
     return number;
 }
 
-/// May a kind end here, and its layer begin?
-bool ends_kind(std::string_view rest, bool stage) {
+/// May a kind end here, and its layer begin, at once where `digits`?
+bool ends_kind(std::string_view rest, bool digits) {
     const auto in_a_word = [](unsigned char c) { return std::isalnum(c) != 0 || c > 127; };
     if (rest.empty() || !in_a_word(static_cast<unsigned char>(rest.front()))) return true;
-    return !stage && number_in(rest).has_value();  // norm10 is no layer of norm1
+    return digits && number_in(rest).has_value();  // norm10 is no layer of norm1
 }
 
 }  // namespace
@@ -86,21 +89,22 @@ const std::vector<std::string_view>& outer_stages() {
 
 ArrayName read_array_name(std::string_view name) {
     const std::string small = lower(name);
-    const auto read = [&](std::string_view kind,
-                          std::string_view word) -> std::optional<ArrayName> {
+    const auto read = [&](std::string_view kind, std::string_view word,
+                          bool digits) -> std::optional<ArrayName> {
         if (word.empty() || !small.starts_with(word)) return std::nullopt;
         const std::string_view rest = std::string_view(small).substr(word.size());
-        const bool other = std::ranges::find(kinds, kind, &Kind::name) != kinds.end();
-        if (!ends_kind(rest, !other)) return std::nullopt;
+        if (!ends_kind(rest, digits)) return std::nullopt;
         return ArrayName{kind, number_in(rest), name.substr(word.size())};
     };
     for (const Kind& kind : kinds)
         for (const std::string_view word : {kind.name, kind.other, kind.joined})
-            if (const auto found = read(kind.name, word)) return *found;
+            if (const auto found = read(kind.name, word, true)) return *found;
     for (const std::string_view stage : saved_stages())
-        if (const auto found = read(stage, stage)) return *found;
+        if (const auto found = read(stage, stage, false)) return *found;
     for (const std::string_view stage : outer_stages())
-        if (const auto found = read(stage, stage); found && found->layer) return *found;
+        if (const auto found = read(stage, stage, false); found && found->layer) return *found;
+    for (const auto& [kind, letter] : letters)
+        if (const auto found = read(kind, letter, false); found && found->layer) return *found;
     return {};
 }
 

@@ -61,6 +61,9 @@ constexpr std::array signs{
          "is what an encoder-decoder returned, of which each half is a trace of its own; save one "
          "half "
          "as hidden_states.L and attentions.L"},
+    Sign{"reshaped_hidden_states", Sign::at_start,
+         "holds states on a grid, with channels first; save hidden_states beside them, or "
+         "x.flatten(2).transpose(1, 2) of each as hidden_states.L"},
     Sign{"blocks.0.hook_", Sign::at_start,
          "is a cache of TransformerLens; save blocks.L.hook_resid_pre as hidden_states.L, the last "
          "hook_resid_post behind them, and attn.hook_pattern as attentions.L"},
@@ -151,6 +154,13 @@ std::string nearly_a_trace(const Checkpoint& file) {
                 "P[None] "
                 "of a single head",
                 name, shape_text(shape));
+        if (shape.size() >= 3 && has_rows_of_shares(file.tensor(name))) {
+            const std::string layer = only_number(name);
+            return fmt::format(
+                "holds '{}', whose rows are nonnegative and sum to 1, as those of maps; name maps "
+                "attentions.{} and states hidden_states.L",
+                name, layer.empty() ? "L" : layer);
+        }
         const std::string usual = usual_name(name);
         const bool maps = usual.starts_with("attentions."),
                    states = usual.starts_with("hidden_states.");

@@ -148,10 +148,12 @@ void refuse_hiding(const std::string& source, const RawTensor& array) {
                     source));
 }
 
-/// Whether the rows of an array are shares of 1, as those of maps are: of the first matrix.
+}  // namespace
+
 bool has_rows_of_shares(RawTensor array) {
     constexpr Index looked_at = 8;
     constexpr double allowed = 0.02;  // in half precision
+    if (array.dtype <= DType::i64 || array.dtype > DType::f64) return false;
     while (array.shape.size() > 2 && array.shape.front() > 0) array = element(array, 0);
     if (array.shape.size() != 2 || array.shape[0] != array.shape[1] || array.shape[0] < 2)
         return false;
@@ -165,8 +167,6 @@ bool has_rows_of_shares(RawTensor array) {
     }
     return true;
 }
-
-}  // namespace
 
 RawTensor SavedTrace::Array::sample(Index s) const { return by_sample ? element(raw, s) : raw; }
 
@@ -423,8 +423,19 @@ void SavedTrace::check_samples(Array& array, std::size_t rank, Index layer, bool
         misfit(array, fmt::format("one matrix of the {} tokens as in {}; put the windows of a "
                                   "sample into it, in the order of the tokens, and 0 elsewhere",
                                   part.tokens, part.tokens_from));
-    if (samples != summary_.samples)
-        misfit(array, fmt::format("{} samples as in {}", summary_.samples, samples_from_));
+    if (samples != summary_.samples) {
+        const std::string expected =
+            fmt::format("{} samples as in {}", summary_.samples, samples_from_);
+        if (rank == 3 && tokens == summary_.samples && samples == part.tokens)
+            misfit(array, expected +
+                              "; where that one is (tokens, samples, width), save its "
+                              "x.transpose(0, 1)");
+        if (rank == 3 && !array.by_sample && shape[0] % summary_.samples == 0)
+            misfit(array, fmt::format("{} in an axis before that of heads; save "
+                                      "x.unflatten(0, ({}, -1))",
+                                      expected, summary_.samples));
+        misfit(array, expected);
+    }
     if (tokens == part.tokens) return;
     if (class_token)
         misfit(array,
@@ -444,6 +455,11 @@ void SavedTrace::check_samples(Array& array, std::size_t rank, Index layer, bool
 
 /// Of arrays of `ahead` layers further on.
 void SavedTrace::check_states(Layers& layers, Index ahead, bool class_token) {
+    if (!layers.empty() && has_rows_of_shares(layers.begin()->second.raw))
+        throw FormatError(
+            fmt::format("{}: its rows are nonnegative and sum to 1, as those of maps; name maps "
+                        "attentions.L.",
+                        layers.begin()->second.name));
     for (auto& [layer, array] : layers) {
         check_samples(array, 2, layer + ahead, class_token);
         const Index width = array.raw.shape.back();
@@ -457,12 +473,31 @@ void SavedTrace::check_states(Layers& layers, Index ahead, bool class_token) {
     }
 }
 
+/// Throws `ShapeError` for queries, keys or values as a projection returns them, without heads, and
+/// for those with tokens before heads.
+void SavedTrace::check_axes(const Array& array, Index layer) {
+    const std::vector<std::int64_t>& shape = array.raw.shape;
+    const auto state = states_.find(layer);
+    if (state != states_.end() && state->second.by_sample && shape.size() == 3 &&
+        shape[0] == summary_.samples && shape[1] == part_of(layer).tokens)
+        misfit(array,
+               "(samples, heads, tokens, columns), as the states have samples; save "
+               "x.unflatten(-1, (heads, -1)).transpose(1, 2)");
+    const Index tokens = part_of(layer).tokens;
+    if (tokens > 0 && shape.size() >= 3 && shape[shape.size() - 3] == tokens &&
+        shape[shape.size() - 2] != tokens)
+        misfit(array,
+               "heads before tokens, (heads, tokens, columns) or (samples, heads, tokens, "
+               "columns); save x.transpose(-3, -2)");
+}
+
 void SavedTrace::check_heads(Layers& layers) {
     for (auto& [layer, array] : layers) {
         if (&layers == &attentions_ && array.raw.shape.size() == 2)
             misfit(array,
                    "an axis of heads before the two of tokens, (heads, tokens, tokens); save "
                    "P[None] of a single head");
+        if (&layers != &attentions_) check_axes(array, layer);
         check_samples(array, 3, layer);
         const std::vector<std::int64_t>& shape = array.raw.shape;
         if (const Part& part = part_of(layer);
@@ -546,15 +581,8 @@ void SavedTrace::check_pairs() const {
                                           key.name, layer));
 }
 
-/// Throws `FormatError` for maps that are named as states, and for maps that are counted from 1
-/// beside states that are counted from 0.
+/// Throws `FormatError` for maps that are counted from 1 beside states that are counted from 0.
 void SavedTrace::refuse_misplaced() const {
-    if (!states_.empty())
-        if (const Array& first = states_.begin()->second; has_rows_of_shares(first.raw))
-            throw FormatError(
-                fmt::format("{}: its rows are nonnegative and sum to 1, as those of maps; name "
-                            "maps attentions.L.",
-                            first.name));
     if (attentions_.empty() || states_.empty() || states_.begin()->first != 0) return;
     const Index states = states_.rbegin()->first;
     if (attentions_.begin()->first == 1 && attentions_.rbegin()->first == states)
@@ -568,7 +596,7 @@ void SavedTrace::refuse_misplaced() const {
 void SavedTrace::refuse_unread_maps(const Checkpoint& file) const {
     for (const std::string& name : others_) {
         const RawTensor raw = file.tensor(name);
-        if (raw.dtype <= DType::i64 || raw.dtype > DType::f64 || raw.shape.size() < 2 ||
+        if (raw.shape.size() < 2 ||
             std::ranges::none_of(
                 parts_, [&](const auto& part) { return raw.shape.back() == part.second.tokens; }) ||
             !has_rows_of_shares(raw))

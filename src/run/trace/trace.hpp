@@ -12,6 +12,9 @@ namespace tsdiag {
 /// where it is nothing that is known.
 std::string other_dump(const Checkpoint& file);
 
+/// Whether the rows of an array are shares of 1, as those of maps are: of the first matrix.
+bool has_rows_of_shares(RawTensor array);
+
 /// The arrays of a saved trace by layer, their sizes checked against each other.
 class SavedTrace {
   public:
@@ -70,6 +73,7 @@ class SavedTrace {
     Part& part_of(Index layer) { return std::prev(parts_.upper_bound(layer))->second; }
     void check_states(Layers& layers, Index ahead = 0, bool class_token = false);
     void check_heads(Layers& layers);
+    void check_axes(const Array& array, Index layer);
     void check_samples(Array& array, std::size_t rank, Index layer, bool class_token = false);
     void check_outer();
     void check_equal(const Array& array, Index layer) const;
