@@ -278,6 +278,21 @@ TEST(Trace, TheLastStateIsAnOutputOnly) {
     EXPECT_TRUE(found.float64);
 }
 
+/// Two heads of 36 tokens are as large as 32 of 9.
+TEST(Trace, TheSizesOfMergingTokensAreThoseOfTheFirstLayer) {
+    TemporaryDirectory folder;
+    const Shapes shapes = {{"hidden_states.0", {36, 8}},
+                           {"attentions.0", {2, 36, 36}},
+                           {"hidden_states.1", {9, 16}},
+                           {"attentions.1", {33, 9, 9}}};
+    const TraceSummary found = summarise_trace(*open_checkpoint(write_trace(folder, shapes)));
+    EXPECT_EQ(found.layers, 2);
+    EXPECT_EQ(found.tokens, 36);
+    EXPECT_EQ(found.width, 8);
+    EXPECT_EQ(found.heads, 33);
+    EXPECT_EQ(found.full_heads, 3);
+}
+
 TEST(Trace, UniformAttentionHasItsClosedForms) {
     TemporaryDirectory folder;
     RunOptions options;
