@@ -82,6 +82,7 @@ struct TraceSummary {
     /// Where tokens merge, `tokens` and `width` are those of the first layer, `heads` are the most
     /// of any, and so many of the first have as many entries of P as any layer.
     Index full_heads = 0;
+    Index last_tokens = 0, last_width = 0;  ///< behind the last layer
     /// Relative rounding of the coarsest array of states, and of those that P is made of.
     double state_rounding = 0, map_rounding = 0;
 };

@@ -150,6 +150,8 @@ TEST_F(TraceOfMerges, HasTheNumbersOfItsModel) {
     EXPECT_THAT(description("recognised"),
                 HasSubstr("behind layer 1 the 36 tokens of width 8 merge to 9 of width 16"));
     EXPECT_THAT(description("defaults"), Not(HasSubstr("a quarter of the tokens")));
+    EXPECT_THAT(tsdiag(folder, {"inspect", "trace.npz"}).out,
+                HasSubstr("1 sample of 36 to 9 tokens, width 8 to 16"));
 }
 
 /// What was merged is known by either of its names, and what was there before by either of two.

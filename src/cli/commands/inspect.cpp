@@ -191,11 +191,15 @@ std::string what_would_be_run(const Subject& subject) {
         } catch (const Error& error) {
             return fact("refused", error.what());
         }
+        const bool merges = t.last_tokens != t.tokens;
+        const std::string tokens = counted(std::size_t(t.last_tokens), "token");
         return fact(
             "trace",
             fmt::format("{}, {} of {}, width {}, {}, {}", counted(std::size_t(t.layers), "layer"),
                         counted(std::size_t(t.samples), "sample"),
-                        counted(std::size_t(t.tokens), "token"), t.width,
+                        merges ? fmt::format("{} to {}", t.tokens, tokens) : tokens,
+                        merges ? fmt::format("{} to {}", t.width, t.last_width)
+                               : fmt::format("{}", t.width),
                         counted(std::size_t(t.heads), "head"), t.float64 ? "float64" : "float32"));
     }
     const ModelSpec& spec = subject.spec();

@@ -629,6 +629,8 @@ void SavedTrace::measure() {
     }
     summary_.layers = layers;
     summary_.tokens = parts_.begin()->second.tokens;
+    summary_.last_tokens = parts_.rbegin()->second.tokens;
+    summary_.last_width = parts_.rbegin()->second.width;
     for (const Layers* kind : {&attentions_, &queries_})
         for (const auto& [layer, array] : *kind) {
             const std::vector<std::int64_t>& shape = array.raw.shape;
