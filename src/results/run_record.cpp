@@ -1,7 +1,6 @@
 #include "tsdiag/run_record.hpp"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 
 namespace tsdiag {
@@ -214,9 +213,22 @@ bool RunRecord::has_table(std::string_view file) const {
 }
 
 std::string_view name(RunRecord::Kind kind) {
-    constexpr std::array<std::string_view, 6> names = {"probe",     "train",   "figure",
-                                                       "gradients", "compare", "check"};
-    return names.at(std::size_t(kind));  // in the order of `Kind`
+    using enum RunRecord::Kind;
+    switch (kind) {
+        case probe:
+            return "probe";
+        case train:
+            return "train";
+        case figure:
+            return "figure";
+        case gradients:
+            return "gradients";
+        case compare:
+            return "compare";
+        case check:
+            return "check";
+    }
+    return "unknown";
 }
 
 }  // namespace tsdiag
