@@ -80,7 +80,7 @@ reports::Page with_trajectories(reports::Page page, const Table& table, const Ru
     page.findings = std::move(findings);
     page.figures = reports::trajectories(table, run);
     page.numbers_title = "Numbers by layer, last checkpoint";
-    page.refresh = run.refresh;
+    if (run.watch) page.refresh = run.watch->refresh.value_or(0);
     return page;
 }
 

@@ -223,7 +223,7 @@ std::string numbers_html(const Table& table, const RunRecord& run, const ShortNa
         body += cell(one.value) + cell(one.low) + cell(one.high) + cell(one.standard_error) +
                 cell(mean[model].value);
         body += fmt::format("<td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n", log.count,
-                            log.first_step, log.last_step, log.order);
+                            log.first_step.value_or(0), log.last_step.value_or(0), log.order);
     }
     return table_html(
         {.label = "Series",

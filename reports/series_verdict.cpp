@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <ranges>
 
 #include "gradient_flow.hpp"
 #include "headline.hpp"
@@ -136,8 +137,9 @@ std::optional<Finding> lost_gradient(const Table& table, const std::string& unit
 
 /// What `tsdiag watch` has told: the last first.
 void add_alarms(const RunRecord& run, std::vector<Finding>& out) {
-    for (auto alarm = run.alarms.rbegin(); alarm != run.alarms.rend(); ++alarm)
-        out.push_back({Level::warning, fmt::format("Alarm: {}", *alarm)});
+    if (!run.watch) return;
+    for (const RunRecord::Alarm& alarm : run.watch->alarms | std::views::reverse)
+        out.push_back({Level::warning, fmt::format("Alarm: {}", alarm.sentence)});
 }
 
 }  // namespace

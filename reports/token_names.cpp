@@ -23,7 +23,9 @@ std::string short_name(const std::string& piece) {
 
 void name_tokens(std::vector<Figure>& figures, const RunRecord& run) {
     std::vector<std::string> names;
-    for (const std::string& piece : run.input.pieces) names.push_back(short_name(visible(piece)));
+    if (run.input.text)
+        for (const std::string& piece : run.input.text->pieces)
+            names.push_back(short_name(visible(piece)));
     const Index count = std::ssize(names);
     for (Figure& figure : figures)
         for (Plot& plot : figure.panels) {

@@ -65,7 +65,7 @@ class ExperimentSetting {
     const std::function<void(const Progress&)>& progress() const { return options_.progress; }
     Units* units() const { return options_.units; }
     const ExperimentEntry& entry() const { return entry_; }
-    Json json() const;  ///< scale, keys
+    RunRecord::Setting described() const;
 
   private:
     const ExperimentEntry& entry_;

@@ -234,7 +234,7 @@ class Phases {
     explicit Phases(std::vector<RunRecord::Phase> before) : done_(std::move(before)) {}
     void begin(std::string name);  ///< ends the one before
     void end();
-    Json json() const;  ///< those that have ended
+    const std::vector<RunRecord::Phase>& ended() const { return done_; }
 
   private:
     std::vector<RunRecord::Phase> done_;

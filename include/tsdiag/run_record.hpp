@@ -14,14 +14,14 @@
 namespace tsdiag {
 
 /// What docs/run-json.md describes, by fields; claims.json has those of them that it shares.  Who
-/// reads a description reads fields; the keys are known here and to who writes them.  Phases and
-/// changes are written by their own `json()`.
+/// reads a description reads fields, and who writes one fills them: one list of keys serves both.
 ///
 ///     const RunRecord run = Json::parse(text, "run.json");
 ///     run.model.layers, run.input.tokens, run.json()
 ///
 /// A field is empty where the description lacks it, or has another type there: earlier versions
-/// wrote less.  Cost: a copy of the JSON.
+/// wrote less.  Members of type `Json` are as their writers describe them.  Cost: a copy of the
+/// JSON.
 class RunRecord {
   public:
     /// The command that wrote it.
@@ -37,16 +37,34 @@ class RunRecord {
         std::string no_attention = {};               ///< why P of a trace is no attention
         std::vector<std::optional<double>> a2 = {};  ///< of each layer; none: not finite
         std::string deescalated = {};                ///< the same model with tau = 0.5
-        bool deescalates = false;                    ///< a block may subtract the mean token
+        Json spec = {};                              ///< every field; null: a trace
+        bool deescalates = false;                    ///< of `spec`: a block may subtract the mean
+    };
+    /// Of which samples are made.
+    struct Text {
+        std::string sha256 = {}, tokenizer = {};
+        Index bytes = 0, tokens = 0;
+        std::vector<std::string> tokenizer_files = {};
+        std::vector<Index> ids = {};           ///< of the first sample
+        std::vector<std::string> pieces = {};  ///< the same tokens
     };
     struct Input {
         std::string kind = {};
         std::optional<Index> tokens = {}, samples = {}, trials = {};
-        std::vector<std::string> defaults = {};
-        std::vector<std::string> pieces = {};  ///< of a text: the tokens of its first sample
+        std::vector<std::string> defaults = {};  ///< a trace has none
+        std::optional<Text> text = {};
+        Json pictures = {};
     };
-    /// Options of the user, as far as they are read.
+    struct Loss {
+        std::string name = {};  ///< empty: there is none
+        std::optional<Index> classes = {};
+        std::string labels = {};
+        std::optional<Index> mask_id = {};
+        std::optional<double> value = {};
+    };
+    /// Options of the user.
     struct Settings {
+        Json all = {};  ///< in the order of the description; the others are read from it
         std::string input = {}, mask = {};
         std::optional<double> tolerance = {};
     };
@@ -60,11 +78,14 @@ class RunRecord {
     struct Setting {
         std::string scale = {}, model = {}, data = {};
         std::vector<std::pair<std::string, std::string>> keys = {};
+
+        Json json() const;
     };
     /// A series of gradient norms.
     struct Log {
-        std::string model = {}, series = {};
-        Index count = 0, first_step = 0, last_step = 0, order = 0;
+        std::string model = {}, source = {}, series = {};
+        Index count = 0, order = 0, window = 0;
+        std::optional<Index> first_step = {}, last_step = {};
         std::optional<double> drift = {};  ///< in standard errors
         std::vector<std::string> notes = {};
     };
@@ -73,13 +94,12 @@ class RunRecord {
         std::string name = {};
         double seconds = 0;
         Index peak_memory = 0;  ///< in bytes
-
-        Json json() const;
     };
     /// A checkpoint of a series.
     struct Checkpoint {
         std::string path = {}, origin = {}, digest = {};
         Index step = 0;
+        bool kept = false;               ///< reused from an earlier run
         std::string contradiction = {};  ///< of another source of the step; empty: none
     };
     /// Of a metric of a layer over the checkpoints, mean over the inputs.
@@ -90,31 +110,44 @@ class RunRecord {
         double first = 0, last = 0, steepest = 0;  ///< values, and that difference
         std::optional<double> error = {};  ///< standard, of last - first, inputs independent
         bool certain = false;              ///< the intervals of all changes together exclude 0
+    };
+    struct Alarm {
+        std::string kind = {}, number = {}, sentence = {};
+        Index step = 0;
 
         Json json() const;
+    };
+    /// What `tsdiag watch` has told of a series.
+    struct Watch {
+        std::vector<Alarm> alarms = {};
+        double false_alarms = 0;            ///< expected, a checkpoint
+        std::optional<Index> refresh = {};  ///< seconds after which the page is read again
     };
 
     RunRecord() = default;
     /// Implicit: a description is one, whoever has parsed or made it.
-    RunRecord(Json json);
+    RunRecord(const Json& json);
 
     bool has_table(std::string_view file) const;
 
-    /// What was read, every member in its order.
-    const Json& json() const { return json_; }
+    /// The fields by their keys, in the order in which runs are described.  What was read comes
+    /// back, but for the claims and the comparisons of `check` and `compare`.
+    Json json() const;
 
     Kind kind = Kind::check;
     std::string version = {};
     std::vector<std::string> command = {};
     std::optional<std::uint64_t> seed = {};
-    std::string device = {}, dtype = {}, loss = {};
+    std::string device = {}, dtype = {};
     std::optional<Index> threads = {};
     std::vector<Phase> phases = {};
     Model model = {};
     Input input = {};
+    Loss loss = {};
     Settings settings = {};
-    std::map<std::string, std::string> definitions = {};  ///< of each metric of the tables
-    std::vector<std::string> warnings = {};
+    Json schema = {}, solver = {}, fast = {};
+    std::map<std::string, std::string> definitions = {};  ///< of each metric of `schema`
+    std::vector<std::string> shortages = {}, warnings = {};
     /// Name and SHA-256 of each table; none: the description names no tables.
     std::optional<std::vector<std::pair<std::string, std::string>>> tables = {};
 
@@ -125,20 +158,18 @@ class RunRecord {
 
     std::string experiment = {};
     std::optional<Setting> setting = {};
+    Json runs = {};  ///< of its models
 
     std::vector<Log> logs = {};
     std::optional<double> confidence = {};
+    std::optional<Index> resamples = {}, comparisons = {};
     std::string distribution = {};  ///< of what `tsdiag check` draws
 
-    std::string unit = "step";                                ///< of a series of checkpoints
+    std::string series = {}, unit = "step";                   ///< of a series of checkpoints
     std::optional<std::vector<Checkpoint>> checkpoints = {};  ///< none: a single model
     std::vector<Change> changes = {};
     std::string digest = {};  ///< of one of them: of its contents and settings
-    std::vector<std::string> alarms = {};
-    Index refresh = 0;  ///< seconds after which the page of a series is read again; 0: never
-
-  private:
-    Json json_;
+    std::optional<Watch> watch = {};
 };
 
 /// "probe", "train", ...

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "tsdiag/json.hpp"
+#include "tsdiag/run_record.hpp"
 #include "tsdiag/series.hpp"
 #include "tsdiag/table.hpp"
 
@@ -66,7 +66,7 @@ std::vector<LoggedSeries> read_training_log(const std::filesystem::path& file,
 /// Summary of series: rows of metrics.csv and curves.csv, and their part of run.json.
 struct LogSummary {
     Table table;
-    Json run;
+    RunRecord run;
 };
 
 /// `grad_rsd` (with its interval, standard error and count) and `grad_mean` of each series; the

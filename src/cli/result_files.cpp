@@ -72,24 +72,27 @@ OutputPlan result_plan(bool force) {
             .force = force};
 }
 
+Json joined(Json run, const Json& more) {
+    for (const auto& [key, value] : more.object()) run.set(key, value);
+    return run;
+}
+
 Json described(const Json& body) {
-    Json whole;
-    whole.set("tsdiag", TSDIAG_VERSION);
-    Json::Array words;
-    for (const std::string& word : command_line()) words.emplace_back(printable(word));
-    whole.set("command", std::move(words));
-    for (const auto& [key, value] : body.object()) whole.set(key, value);
-    return whole;
+    RunRecord run;
+    run.version = TSDIAG_VERSION;
+    for (const std::string& word : command_line()) run.command.push_back(printable(word));
+    return joined(run.json(), body);
 }
 
 void write_description(Json run, const fs::path& folder, const char* name,
                        const fs::path& tables_folder) {
     const fs::path& from = tables_folder.empty() ? folder : tables_folder;
-    Json digests = Json::Object{};
+    RunRecord digests;
+    digests.tables.emplace();
     for (const char* table : tables)
-        if (const auto digest = sha256_of(from / table)) digests.set(table, *digest);
-    run.set("tables", std::move(digests));
-    write_atomically(folder / name, run.dump(2) + "\n");
+        if (const auto digest = sha256_of(from / table))
+            digests.tables->emplace_back(table, *digest);
+    write_atomically(folder / name, joined(std::move(run), digests.json()).dump(2) + "\n");
 }
 
 ResultWriter::ResultWriter(const fs::path& out, bool force) : folder_(out, result_plan(force)) {}
@@ -99,12 +102,12 @@ void ResultWriter::write_tables(const RunResult& result) const {
 }
 
 void ResultWriter::write_page(Json& run, const Draw& draw, bool quiet) const {
-    std::vector<std::string> warnings = RunRecord(run).warnings;
+    RunRecord drawn = run;
     for (const std::string& line : draw(folder())) {
         if (!quiet) say("tsdiag: " + printable(line));
-        warnings.push_back(line);
+        drawn.warnings.push_back(line);
     }
-    run.set("warnings", Json::Array(warnings.begin(), warnings.end()));
+    run = drawn.json();
 }
 
 void ResultWriter::commit(const Json& run) {
@@ -119,7 +122,6 @@ void ResultWriter::commit_compared(const Json& run) {
 
 void ResultWriter::write(RunResult& result, const Draw& draw, bool quiet) {
     write_tables(result);
-    if (!result.run.contains("warnings")) result.run.set("warnings", Json::Array());
     if (draw) write_page(result.run, draw, quiet);
     commit(result.run);
 }

@@ -16,6 +16,8 @@ OutputPlan result_plan(bool force);
 
 /// `body` after the version and the command line.
 Json described(const Json& body);
+/// `run` with the members of `more`.
+Json joined(Json run, const Json& more);
 /// Writes run.json or the like into `folder`: `run`, and the digests of the tables in it, or in
 /// `tables_folder`, with which `report` verifies them.
 void write_description(Json run, const std::filesystem::path& folder, const char* name = "run.json",

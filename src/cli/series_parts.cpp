@@ -20,14 +20,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-Json member_json(const SeriesMember& member, const SeriesPart& part) {
-    Json one;
-    one.set("path", member.path).set("step", member.step).set("origin", member.origin);
-    one.set("digest", part.run.digest).set("kept", part.kept);
-    if (!member.contradiction.empty()) one.set("contradiction", member.contradiction);
-    return one;
-}
-
 /// What lines name a member by: its path, or the folder that holds it where each has its own.
 std::vector<std::string> places(const CheckpointSeries& series) {
     std::vector<std::string> paths, folders;
@@ -65,12 +57,10 @@ std::string without_place(std::string line, const std::string& place,
     return line;
 }
 
-/// The lines of a description about its model, by key.
-constexpr std::pair<const char*, std::vector<std::string> RunRecord::Model::*> model_lines[] = {
-    {"recognised", &RunRecord::Model::recognised},
-    {"ignored", &RunRecord::Model::ignored},
-    {"defaults", &RunRecord::Model::defaults},
-    {"warnings", &RunRecord::Model::warnings}};
+/// The lines of a description about its model.
+constexpr std::vector<std::string> RunRecord::Model::*model_lines[] = {
+    &RunRecord::Model::recognised, &RunRecord::Model::ignored, &RunRecord::Model::defaults,
+    &RunRecord::Model::warnings};
 
 /// A line, and the members that have it.
 struct MergedLine {
@@ -101,8 +91,8 @@ std::string steps_of(const MergedLine& line, const CheckpointSeries& series) {
 
 /// The lines of all members, each once: those of some with their steps.  `lists` has one list a
 /// member, whose order is kept.
-Json::Array merged_lines(const CheckpointSeries& series,
-                         const std::vector<std::span<const std::string>>& lists) {
+std::vector<std::string> merged_lines(const CheckpointSeries& series,
+                                      const std::vector<std::span<const std::string>>& lists) {
     const std::vector<std::string> named = places(series);
     std::list<MergedLine> all;
     std::unordered_map<std::string, std::list<MergedLine>::iterator> by_text;  // may be 10^5 lines
@@ -120,7 +110,7 @@ Json::Array merged_lines(const CheckpointSeries& series,
             at = found;
         }
     }
-    Json::Array out;
+    std::vector<std::string> out;
     for (const MergedLine& line : all) {
         const std::string& text = line.same ? line.example : line.text;
         out.emplace_back(line.members.size() == lists.size()
@@ -144,13 +134,12 @@ std::vector<std::string> unequal_lengths(const CheckpointSeries& series,
 }
 
 /// `model` of the last run, with what those of all members tell.
-Json model_of(const CheckpointSeries& series, const std::vector<SeriesPart>& parts) {
-    Json model = parts.back().run.json()["model"];
-    for (const auto& [key, own] : model_lines) {
+RunRecord::Model model_of(const CheckpointSeries& series, const std::vector<SeriesPart>& parts) {
+    RunRecord::Model model = parts.back().run.model;
+    for (const auto own : model_lines) {
         std::vector<std::span<const std::string>> lists;
         for (const SeriesPart& part : parts) lists.emplace_back(part.run.model.*own);
-        if (Json::Array lines = merged_lines(series, lists); !lines.empty() || model.contains(key))
-            model.set(key, std::move(lines));
+        model.*own = merged_lines(series, lists);
     }
     // That P is no attention is said of the last one; where not of all, with the steps as well.
     std::vector<std::span<const std::string>> reasons;
@@ -161,10 +150,8 @@ Json model_of(const CheckpointSeries& series, const std::vector<SeriesPart>& par
         same &= reason == parts.back().run.model.no_attention;
     }
     if (same) return model;
-    Json::Array warnings = merged_lines(series, reasons);
-    if (const Json& others = model["warnings"]; others.is_array())
-        warnings.insert(warnings.end(), others.array().begin(), others.array().end());
-    model.set("warnings", std::move(warnings));
+    const std::vector<std::string> warnings = merged_lines(series, reasons);
+    model.warnings.insert(model.warnings.begin(), warnings.begin(), warnings.end());
     return model;
 }
 
@@ -211,16 +198,11 @@ void set_path(SeriesPart& part, const std::string& path) {
     };
     const std::string from = place(measured), to = place(path);
     if (from.empty()) return;
-    const auto moved = [&](const std::vector<std::string>& lines) {
-        Json::Array out;
-        for (const std::string& line : lines) out.emplace_back(without_place(line, from, to));
-        return out;
+    const auto move = [&](std::vector<std::string>& lines) {
+        for (std::string& line : lines) line = without_place(line, from, to);
     };
-    Json run = part.run.json(), model = run["model"];
-    for (const auto& [key, lines] : model_lines)
-        if (model.contains(key)) model.set(key, moved(part.run.model.*lines));
-    if (run.contains("warnings")) run.set("warnings", moved(part.run.warnings));
-    part.run = run.set("model", std::move(model));
+    for (const auto lines : model_lines) move(part.run.model.*lines);
+    move(part.run.warnings);
 }
 
 void set_place(SeriesPart& part, const std::string& model, Index step) {
@@ -237,9 +219,9 @@ void set_place(SeriesPart& part, const std::string& model, Index step) {
 SeriesPart measured_part(const RunOptions& options, const fs::path& to, const std::string& digest,
                          const std::string& model, Index step) {
     RunResult result = run(options);
-    SeriesPart part{.metrics = result.table.metrics(),
-                    .curves = result.table.curves(),
-                    .run = result.run.set("digest", digest)};
+    SeriesPart part{
+        .metrics = result.table.metrics(), .curves = result.table.curves(), .run = result.run};
+    part.run.digest = digest;
     set_place(part, model, step);
     require_unchanged_files();
     try {
@@ -258,24 +240,31 @@ SeriesPart measured_part(const RunOptions& options, const fs::path& to, const st
 
 Json series_run(const CheckpointSeries& series, const std::vector<SeriesPart>& done,
                 const Table& table) {
-    Json run;
-    Json::Array members, changes;
+    RunRecord run = done.back().run;
+    run.version.clear();  // told anew with the command
+    run.command.clear();
+    run.digest.clear();
+    run.tables.reset();
+    run.model = model_of(series, done);
+    run.series = series.name;
+    run.unit = series.unit;
+    run.checkpoints.emplace();
     std::vector<std::span<const std::string>> said;
-    for (const auto& [key, value] : done.back().run.json().object())
-        if (key != "tsdiag" && key != "command" && key != "digest" && key != "tables")
-            run.set(key, key == "model" ? model_of(series, done) : value);
     for (std::size_t i = 0; i < done.size(); ++i) {
-        members.push_back(member_json(series.members[i], done[i]));
+        const SeriesMember& member = series.members[i];
+        run.checkpoints->push_back({.path = member.path,
+                                    .origin = member.origin,
+                                    .digest = done[i].run.digest,
+                                    .step = member.step,
+                                    .kept = done[i].kept,
+                                    .contradiction = member.contradiction});
         said.emplace_back(done[i].run.warnings);
     }
-    for (const RunRecord::Change& change : metric_changes(table)) changes.push_back(change.json());
-    Json::Array warnings = merged_lines(series, said);
-    for (const std::string& note : series.notes) warnings.emplace_back(note);
-    for (const std::string& line : unequal_lengths(series, done)) warnings.emplace_back(line);
-    run.set("series", series.name).set("unit", series.unit);
-    run.set("checkpoints", std::move(members));
-    run.set("changes", std::move(changes));
-    return described(run.set("warnings", std::move(warnings)));
+    run.changes = metric_changes(table);
+    run.warnings = merged_lines(series, said);
+    std::ranges::copy(series.notes, std::back_inserter(run.warnings));
+    std::ranges::copy(unequal_lengths(series, done), std::back_inserter(run.warnings));
+    return described(run.json());
 }
 
 }  // namespace tsdiag::cli

@@ -84,13 +84,14 @@ RunResult perform(const ExperimentEntry& entry, const ExperimentOptions& options
     phases.begin("measure");
     RunResult result = entry.measure(setting);
     phases.end();
-    Json run;
-    run.set("experiment", entry.name).set("seed", Json(options.seed));
-    run.set("threads", Index(omp_get_max_threads())).set("setting", setting.json());
-    run.set("phases", phases.json());
-    if (result.run.is_object())
-        for (const auto& [key, value] : result.run.object()) run.set(key, value);
-    result.run = std::move(run);
+    RunRecord run = result.run;
+    run.experiment = entry.name;
+    run.seed = options.seed;
+    run.threads = omp_get_max_threads();
+    run.setting = setting.described();
+    run.phases = phases.ended();
+    if (entry.timed) run.device = open_backend(options.device).name();
+    result.run = run.json();
     return result;
 }
 

@@ -121,16 +121,14 @@ std::vector<Index> ExperimentSetting::counts(std::string_view key) const {
     return values;
 }
 
-Json ExperimentSetting::json() const {
-    Json keys = Json::Object{};
-    for (const ExperimentKey& key : entry_.keys) keys.set(std::string(key.name), text(key.name));
-    Json json;
-    json.set("scale", options_.scale == ExperimentScale::paper   ? "paper"
-                      : options_.scale == ExperimentScale::quick ? "quick"
-                                                                 : "tiny");
-    if (!options_.model.empty()) json.set("model", options_.model);
-    if (!options_.data.empty()) json.set("data", options_.data);
-    return json.set("keys", std::move(keys));
+RunRecord::Setting ExperimentSetting::described() const {
+    RunRecord::Setting out{.scale = options_.scale == ExperimentScale::paper   ? "paper"
+                                    : options_.scale == ExperimentScale::quick ? "quick"
+                                                                               : "tiny",
+                           .model = options_.model,
+                           .data = options_.data};
+    for (const ExperimentKey& key : entry_.keys) out.keys.emplace_back(key.name, text(key.name));
+    return out;
 }
 
 }  // namespace tsdiag

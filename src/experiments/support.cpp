@@ -260,22 +260,35 @@ std::string in_words(const std::vector<Plot>& panels) {
     return text;
 }
 
+Json described_runs(std::span<const RunResult> results, bool numbers) {
+    RunRecord all;
+    Json::Array runs;
+    for (const RunResult& result : results) {
+        RunRecord whole = result.run, run;
+        run.model = std::move(whole.model);
+        run.input = std::move(whole.input);
+        run.settings = std::move(whole.settings);
+        if (numbers) {
+            run.solver = std::move(whole.solver);
+            run.warnings = std::move(whole.warnings);
+        }
+        runs.push_back(run.json());
+    }
+    all.runs = std::move(runs);
+    return all.json();
+}
+
 RunResult together(const ExperimentSetting& setting, std::span<const RunOptions> runs,
                    bool curves_only) {
     const std::vector<RunResult> results = run_together(runs, setting.progress(), setting.units());
     RunResult all;
-    Json::Array described;
+    all.run = described_runs(results);
     for (const RunResult& result : results) {
         if (curves_only)
             all.table.append({}, result.table.curves());
         else
             all.table.append(result.table);
-        Json run = Json::Object{};
-        for (const char* key : {"model", "input", "settings", "solver", "warnings"})
-            run.set(key, result.run[key]);
-        described.push_back(std::move(run));
     }
-    all.run.set("runs", std::move(described));
     return all;
 }
 

@@ -123,6 +123,8 @@ Comparison all_orders(const std::string& what, const std::vector<SeedOrder>& ord
 /// "t_sim: 0.02 at 0, 0.99 at 12; ..." for the alternative text of a figure.
 std::string in_words(const std::vector<Plot>& panels);
 
+/// What run.json says of each of them, as `runs`; `numbers`: also how its numbers were found.
+Json described_runs(std::span<const RunResult> results, bool numbers = true);
 /// Runs all of them; concatenates their tables and what run.json says of each in `runs`.
 /// `curves_only`: for runs that differ in more than the names of their models.
 RunResult together(const ExperimentSetting& setting, std::span<const RunOptions> runs,

@@ -243,7 +243,7 @@ void note_differences(Changes& out, const MeasuredResult& a, const MeasuredResul
                         a.step < 0 ? "the only one" : std::to_string(a.step), a.name,
                         b.step < 0 ? "the only one" : std::to_string(b.step), b.name));
     for (const auto& [what, of_a, of_b] : {std::tuple("dtype", a.run.dtype, b.run.dtype),
-                                           std::tuple("loss", a.run.loss, b.run.loss)})
+                                           std::tuple("loss", a.run.loss.name, b.run.loss.name)})
         if (of_a != of_b)
             out.notes.push_back(fmt::format("{}: {} has {}, {} has {}.", what, a.name,
                                             or_none(of_a), b.name, or_none(of_b)));

@@ -7,70 +7,59 @@
 #include "tsdiag/error.hpp"
 
 namespace tsdiag {
-namespace {
 
-template <class T>
-Json or_null(const std::optional<T>& value) {
-    return value ? Json(*value) : Json();
-}
-
-Json gains(const Totals& totals) {
-    Json::Array a2;
-    for (const std::optional<double>& gain : totals.branch_gains()) a2.push_back(or_null(gain));
-    return a2;
-}
-
-}  // namespace
-
-Json lines(const std::vector<std::string>& list) {
-    Json::Array all;
-    for (const std::string& line : list) all.emplace_back(line);
-    return all;
-}
-
-Json describe_model(const Subject& subject, const Totals& totals) {
+RunRecord::Model describe_model(const Subject& subject, const Totals& totals) {
     const ModelSpec& spec = subject.spec();
-    Json model;
-    model.set("argument", subject.argument)
-        .set("kind", name(subject.kind))
-        .set("trained", spec.provenance.trained);
-    if (const std::string text = subject.deescalated(); !text.empty())
-        model.set("deescalated", text);
+    RunRecord::Model model{.described = true,
+                           .argument = subject.argument,
+                           .kind = std::string(name(subject.kind)),
+                           .family = spec.family,
+                           .name = spec.name,
+                           .trained = spec.provenance.trained,
+                           .layers = Index(spec.blocks.size()),
+                           .width = spec.width,
+                           .recognised = subject.notes,
+                           .ignored = spec.provenance.ignored,
+                           .defaults = spec.provenance.defaults,
+                           .warnings = spec.provenance.warnings,
+                           .a2 = totals.branch_gains(),
+                           .deescalated = subject.deescalated(),
+                           .spec = spec.json()};
     if (subject.file) {
-        model.set("format", subject.file->format()).set("digest", header_digest(*subject.file));
+        model.format = subject.file->format();
+        model.digest = header_digest(*subject.file);
     }
-    model.set("family", spec.family)
-        .set("name", spec.name)
-        .set("layers", Index(spec.blocks.size()));
-    if (!spec.blocks.empty())
-        model.set("heads", spec.blocks.front().attention.heads)
-            .set("placement", name(spec.blocks.front().placement));
-    model.set("width", spec.width).set("spec", spec.json());
-    std::vector<std::string> recognised = subject.notes;
-    recognised.insert(recognised.end(), spec.provenance.recognised.begin(),
-                      spec.provenance.recognised.end());
-    model.set("recognised", lines(recognised)).set("ignored", lines(spec.provenance.ignored));
-    model.set("defaults", lines(spec.provenance.defaults));
-    if (!spec.provenance.warnings.empty()) model.set("warnings", lines(spec.provenance.warnings));
-    if (Json a2 = gains(totals); !a2.array().empty()) model.set("a2", std::move(a2));
+    if (!spec.blocks.empty()) {
+        model.heads = spec.blocks.front().attention.heads;
+        model.placement = name(spec.blocks.front().placement);
+    }
+    model.recognised.insert(model.recognised.end(), spec.provenance.recognised.begin(),
+                            spec.provenance.recognised.end());
     return model;
 }
 
-Json describe_trace_model(const Subject& subject, const TraceOptions& options,
-                          const std::vector<std::vector<bool>>& masks, const Totals& totals) {
+RunRecord::Model describe_trace_model(const Subject& subject, const TraceOptions& options,
+                                      const std::vector<std::vector<bool>>& masks,
+                                      const Totals& totals) {
     const TraceSummary summary = summarise_trace(*subject.file);
-    const TraceNotes notes = describe_trace(*subject.file, options, masks);
-    Json model;
-    model.set("argument", subject.argument).set("kind", name(subject.kind)).set("trained", true);
-    model.set("format", subject.file->format()).set("digest", header_digest(*subject.file));
-    model.set("family", "trace").set("name", "a saved trace").set("layers", summary.layers);
-    model.set("heads", summary.heads).set("width", summary.width);
-    model.set("placement", name(notes.placement));
-    model.set("recognised", lines(notes.recognised)).set("ignored", lines(notes.ignored));
-    model.set("defaults", lines(notes.defaults));
-    if (!notes.warnings.empty()) model.set("warnings", lines(notes.warnings));
-    if (Json a2 = gains(totals); !a2.array().empty()) model.set("a2", std::move(a2));
-    return model;
+    TraceNotes notes = describe_trace(*subject.file, options, masks);
+    return {.described = true,
+            .argument = subject.argument,
+            .kind = std::string(name(subject.kind)),
+            .family = "trace",
+            .name = "a saved trace",
+            .format = std::string(subject.file->format()),
+            .digest = header_digest(*subject.file),
+            .placement = std::string(name(notes.placement)),
+            .trained = true,
+            .layers = summary.layers,
+            .heads = summary.heads,
+            .width = summary.width,
+            .recognised = std::move(notes.recognised),
+            .ignored = std::move(notes.ignored),
+            .defaults = std::move(notes.defaults),
+            .warnings = std::move(notes.warnings),
+            .a2 = totals.branch_gains()};
 }
 
 Json metric_schema(const Metric& metric) {

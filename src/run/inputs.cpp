@@ -122,6 +122,16 @@ Index InputSource::longest() const {
     return enters_late ? 0 : spec_.embedding.hard_limit();
 }
 
+RunRecord::Input InputSource::described() const {
+    return {.kind = kind_,
+            .tokens = tokens_,
+            .samples = count_,
+            .trials = options_.trials,
+            .defaults = defaults_,
+            .text = text_,
+            .pictures = pictures_json_};
+}
+
 std::vector<std::string> InputSource::warnings() const {
     std::vector<std::string> out;
     if (!assumption_.empty()) out.push_back(assumption_);

@@ -36,11 +36,7 @@ class InputSource {
     }  ///< as in run.json: "gaussian", "ids:file", ...
     Index tokens() const { return tokens_; }
     Index count() const { return count_; }  ///< of samples
-    const std::vector<std::string>& defaults() const { return defaults_; }
-    /// Of a text: its digest, the tokenizer, and the tokens of the first sample.  Null: no text.
-    const Json& text() const { return text_; }
-    /// Of pictures: the files with their digests, and what was done to them.  Null: no pictures.
-    const Json& pictures() const { return pictures_json_; }
+    RunRecord::Input described() const;
     /// Sentences: samples longer than the model was made for, assumptions about pictures.
     std::vector<std::string> warnings() const;
 
@@ -74,12 +70,12 @@ class InputSource {
     bool by_sample_ = false;
     std::vector<std::vector<bool>> masks_;
     std::vector<std::string> defaults_;
-    Json text_;
+    std::optional<RunRecord::Text> text_;
     std::vector<Picture> pictures_;  ///< resized and cropped, one per sample
     Preprocessor preprocessor_;
     std::string assumption_;        ///< about it, or of the tokenizer; empty: none
     std::string unprocessed_ = {};  ///< what an image looks like that was not preprocessed
-    Json pictures_json_;
+    Json pictures_json_;            ///< the files with their digests, and what was done to them
 };
 
 /// Ids of a text file: one sample per line, or one id per line, separated by white space or commas.

@@ -175,12 +175,13 @@ std::vector<Loss> LossSource::losses(Index trial, std::vector<Input>& inputs) co
     return out;
 }
 
-Json LossSource::json() const {
-    Json out;
-    out.set("name", name_);
-    if (name_ == "classify")
-        out.set("classes", number_).set("labels", labels_.empty() ? "drawn" : "given");
-    if (name_ == "mlm" && number_ >= 0) out.set("mask_id", number_);
+RunRecord::Loss LossSource::described() const {
+    RunRecord::Loss out{.name = name_};
+    if (name_ == "classify") {
+        out.classes = number_;
+        out.labels = labels_.empty() ? "drawn" : "given";
+    }
+    if (name_ == "mlm" && number_ >= 0) out.mask_id = number_;
     return out;
 }
 

@@ -28,7 +28,7 @@ class LossSource {
     /// Rng(seed).fork("loss").fork(trial).fork(sample); `mlm` replaces ids of `inputs`.
     std::vector<Loss> losses(Index trial, std::vector<Input>& inputs) const;
 
-    Json json() const;  ///< for run.json
+    RunRecord::Loss described() const;
 
   private:
     void read_labels(const std::string& file);

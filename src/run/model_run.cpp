@@ -48,7 +48,7 @@ ModelRun::ModelRun(RunContext& context, const Subject& subject, Index concurrent
     for (const BlockSpec& block : spec.blocks) heads = std::max(heads, block.attention.heads);
     check_selection(options, layers, heads);
     check_redraw();
-    for (const std::string& line : source_.warnings()) context.warnings.push_back(line);
+    for (const std::string& line : source_.warnings()) context.run.warnings.push_back(line);
 
     measured_ = measurement_settings(context, layers, source_.count());
     Table unused;
@@ -262,26 +262,19 @@ std::vector<double> ModelRun::first_layer() const {
 }
 
 void ModelRun::describe() {
-    const RunOptions& options = context_.options;
-    Json input;
-    input.set("kind", source_.kind())
-        .set("tokens", source_.tokens())
-        .set("samples", source_.count());
-    input.set("trials", options.trials).set("defaults", lines(source_.defaults()));
-    if (!source_.text().is_null()) input.set("text", source_.text());
-    if (!source_.pictures().is_null()) input.set("pictures", source_.pictures());
-    Json& run = context_.result.run;
-    run.set("dtype", type_ == Type::f32 ? "float32" : "float64");
-    run.set("model", describe_model(subject_, whole_)).set("input", std::move(input));
+    RunRecord& run = context_.run;
+    run.dtype = type_ == Type::f32 ? "float32" : "float64";
+    run.model = describe_model(subject_, whole_);
+    run.input = source_.described();
     if (losses_) {
-        const std::optional<double> loss = whole_.loss();
-        run.set("loss", losses_->json().set("value", loss ? Json(*loss) : Json()));
+        run.loss = losses_->described();
+        run.loss.value = whole_.loss();
     }
-    run.set("settings",
-            describe_settings(options, {context_.metrics, context_.memory,
-                                        std::ssize(subject_.spec().blocks), settings_.batch}));
-    run.set("schema", describe_metrics(context_.metrics));
-    run.set("solver", describe_solver(whole_));
+    run.settings.all = describe_settings(
+        context_.options,
+        {context_.metrics, context_.memory, std::ssize(subject_.spec().blocks), settings_.batch});
+    run.schema = describe_metrics(context_.metrics);
+    run.solver = describe_solver(whole_);
 }
 
 }  // namespace tsdiag

@@ -40,10 +40,4 @@ void Phases::end() {
     name_.clear();
 }
 
-Json Phases::json() const {
-    Json::Array phases;
-    for (const RunRecord::Phase& phase : done_) phases.push_back(phase.json());
-    return phases;
-}
-
 }  // namespace tsdiag

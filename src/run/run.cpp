@@ -27,8 +27,8 @@ constexpr double minute = 60;
 void note_shortages(RunContext& context) {
     const std::vector<std::string> found = shortages();
     if (found.empty()) return;
-    context.result.run.set("shortages", lines(found));
-    context.warnings.insert(context.warnings.end(), found.begin(), found.end());
+    context.run.shortages = found;
+    context.run.warnings.insert(context.run.warnings.end(), found.begin(), found.end());
 }
 
 /// Opens a subject and refuses options that do not fit a model or a trace.
@@ -222,8 +222,8 @@ void measure_model(RunContext& context, const Subject& subject) {
     if (options.products == Products::exact || computes_units_only) return;
     const double error = first_layer_error(options, subject, model);
     const char* name = options.products == Products::tf32 ? "tf32" : "bf16";
-    context.result.run.set("fast", Json().set("products", name).set("first_layer_error", error));
-    context.warnings.push_back(
+    context.run.fast = Json().set("products", name).set("first_layer_error", error);
+    context.run.warnings.push_back(
         fmt::format("--fast {}: the first layer's output for the first sample differs from float32 "
                     "by {:.1e} of its norm",
                     name, error));
@@ -298,21 +298,19 @@ void measure_trace(RunContext& context, const Subject& subject) {
     probes.map_rounding = std::max(probes.map_rounding, summary.map_rounding);
     Measurement measurement(std::move(measured), context.result.table);
     Replayed replayed = replay(*subject.file, context.backend, measurement, settings);
-    std::ranges::move(replayed.notes, std::back_inserter(context.warnings));
+    RunRecord& run = context.run;
+    std::ranges::move(replayed.notes, std::back_inserter(run.warnings));
     context.phases.end();
 
-    Json input;
-    input.set("kind", "trace").set("tokens", summary.tokens).set("samples", settings.samples);
-    Json& run = context.result.run;
-    run.set("dtype", settings.type == Type::f32 ? "float32" : "float64");
-    Json model = describe_trace_model(subject, options.trace, settings.masks, measurement.totals());
-    if (!replayed.no_attention.empty()) model.set("no_attention", replayed.no_attention);
-    run.set("model", std::move(model));
-    run.set("input", input.set("trials", Index(1)));
-    run.set("settings",
-            describe_settings(options, {context.metrics, context.memory, summary.layers}));
-    run.set("schema", describe_metrics(context.metrics));
-    run.set("solver", describe_solver(measurement.totals()));
+    run.dtype = settings.type == Type::f32 ? "float32" : "float64";
+    run.model = describe_trace_model(subject, options.trace, settings.masks, measurement.totals());
+    run.model.no_attention = replayed.no_attention;
+    run.input = {
+        .kind = "trace", .tokens = summary.tokens, .samples = settings.samples, .trials = 1};
+    run.settings.all =
+        describe_settings(options, {context.metrics, context.memory, summary.layers});
+    run.schema = describe_metrics(context.metrics);
+    run.solver = describe_solver(measurement.totals());
 }
 
 }  // namespace
@@ -328,15 +326,14 @@ RunResult run(const RunOptions& options) {
     say(options, {.phase = "open"});
     const Subject subject = open_model(options);
 
-    Json& run = context.result.run;
-    run.set("seed", Json(options.seed)).set("device", context.backend.name());
-    run.set("threads", Index(omp_get_max_threads()));
+    context.run.threads = omp_get_max_threads();
     if (subject.is_trace())
         measure_trace(context, subject);
     else
         measure_model(context, subject);
     note_shortages(context);
-    run.set("phases", context.phases.json()).set("warnings", lines(context.warnings));
+    context.run.phases = context.phases.ended();
+    context.result.run = context.run.json();
     return std::move(context.result);
 }
 
@@ -394,11 +391,9 @@ std::vector<RunResult> run_together(std::span<const RunOptions> runs,
     tell(1);
     std::vector<RunResult> results;
     for (std::size_t i = 0; i < contexts.size(); ++i) {
-        Json& run = contexts[i]->result.run;
-        run.set("seed", Json(runs[i].seed)).set("device", contexts[i]->backend.name());
         models[i]->describe();
         note_shortages(*contexts[i]);  // includes those of the other runs, which share the device
-        run.set("warnings", lines(contexts[i]->warnings));
+        contexts[i]->result.run = contexts[i]->run.json();
         results.push_back(std::move(contexts[i]->result));
     }
     return results;

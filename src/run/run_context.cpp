@@ -59,17 +59,20 @@ RunContext begin(const RunOptions& options) {
     require_well_formed(options);
     RunContext context = begin(options, open_backend(options.device, options.products));
     if (std::string line = passed_over_devices(options.device); !line.empty())
-        context.warnings.push_back(std::move(line));
+        context.run.warnings.push_back(std::move(line));
     return context;
 }
 
 RunContext begin(const RunOptions& options, const Backend& backend) {
     if (options.memory > 0) return_freed_memory();
-    return {.options = options,
-            .backend = backend,
-            .metrics = wanted_metrics(options),
-            .result = {Table(options.subject.model), {}},
-            .memory = options.memory > 0 ? options.memory : Index(backend.memory() / 2)};
+    RunContext context{.options = options,
+                       .backend = backend,
+                       .metrics = wanted_metrics(options),
+                       .result = {Table(options.subject.model), {}},
+                       .memory = options.memory > 0 ? options.memory : Index(backend.memory() / 2)};
+    context.run.seed = options.seed;
+    context.run.device = backend.name();
+    return context;
 }
 
 void check_selection(const RunOptions& options, Index layers, Index heads) {

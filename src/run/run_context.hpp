@@ -15,8 +15,8 @@ struct RunContext {
     const Backend& backend;
     std::vector<std::string> metrics;
     RunResult result;
+    RunRecord run = {};  ///< the description of `result`, as far as it is known
     Phases phases = {};
-    std::vector<std::string> warnings = {};
     Index memory = 0;  ///< of the whole run
 };
 RunContext begin(const RunOptions& options);

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "describe.hpp"
 #include "inputs.hpp"
 #include "tsdiag/pictures.hpp"
 #include "tsdiag/tokenizer.hpp"
@@ -19,6 +18,7 @@ template <class T>
 Json or_null(const std::optional<T>& value) {
     return value ? Json(*value) : Json();
 }
+Json lines(const std::vector<std::string>& list) { return Json::Array(list.begin(), list.end()); }
 Given unless_empty(const std::string& text) { return text.empty() ? Given() : Given(text); }
 /// That of a trace, where one was given.
 template <class T>

@@ -69,19 +69,16 @@ Tokenizer tokenizer_of(const RunOptions& options) {
     return tokenizer_in(folder);
 }
 
-Json described_text(const Tokenizer& tokenizer, std::string_view text, std::size_t tokens,
-                    const std::vector<Index>& first) {
-    Json::Array notes, ids, pieces;
-    for (const std::string& note : tokenizer.notes()) notes.emplace_back(note);
-    for (const Index id : first) {
-        ids.emplace_back(id);
-        pieces.emplace_back(tokenizer.shown(id));
-    }
-    Json out;
-    out.set("sha256", sha256(text)).set("bytes", Index(text.size())).set("tokens", Index(tokens));
-    out.set("tokenizer", tokenizer.kind()).set("tokenizer_files", std::move(notes));
-    // those of the first sample, which the attention maps show
-    return out.set("ids", std::move(ids)).set("pieces", std::move(pieces));
+RunRecord::Text described_text(const Tokenizer& tokenizer, std::string_view text,
+                               std::size_t tokens, const std::vector<Index>& first) {
+    RunRecord::Text out{.sha256 = sha256(text),
+                        .tokenizer = std::string(tokenizer.kind()),
+                        .bytes = Index(text.size()),
+                        .tokens = Index(tokens),
+                        .tokenizer_files = tokenizer.notes(),
+                        .ids = first};
+    for (const Index id : first) out.pieces.push_back(tokenizer.shown(id));
+    return out;
 }
 
 }  // namespace

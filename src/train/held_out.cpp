@@ -21,7 +21,9 @@ std::optional<RunRecord::Training> settings_of(const fs::path& directory) {
     if (const Index step = training::RunFolder(directory).last_saved(); step >= 0) {
         const fs::path checkpoint = directory / "checkpoints" / fmt::format("step-{}", step);
         const training::State state(checkpoint / training::state_file);
-        return RunRecord(Json().set("train", state.notes().identity)).train;
+        RunRecord run;
+        run.train.emplace().all = state.notes().identity;
+        return RunRecord(run.json()).train;
     }
     const fs::path description = directory / "run.json";
     if (!fs::exists(description)) return std::nullopt;

@@ -135,7 +135,7 @@ class Training {
             options_.finished(model, inputs);
         }
         note_device();
-        if (!warnings_.empty()) result_.run.set("warnings", Json::Array(warnings_));
+        result_.run = record_.json();
         folder_.finish();
         for (const auto& [name, tensor] : parameters_->all())
             result_.parameters.emplace_back(name, tensor);
@@ -424,13 +424,16 @@ class Training {
         Index count = 0;
         for (const auto& [name, tensor] : parameters_->all()) count += tensor.shape().count();
         result_.table = Table(options_.subject.model);
-        result_.run.set("seed", Json(options_.seed)).set("device", backend_.name());
-        result_.run.set("threads", Index(omp_get_max_threads())).set("dtype", "float32");
-        result_.run.set("model", subject_.argument).set("parameters", count);
-        if (const std::string text = subject_.deescalated(); !text.empty())
-            result_.run.set("deescalated", text);
-        result_.run.set("samples", data_->description()).set("train", identity());
-        result_.run.set("guess", guess());
+        record_.seed = options_.seed;
+        record_.device = backend_.name();
+        record_.threads = omp_get_max_threads();
+        record_.dtype = "float32";
+        record_.model.argument = subject_.argument;
+        record_.model.deescalated = subject_.deescalated();
+        record_.parameters = count;
+        record_.samples = data_->description();
+        record_.train.emplace().all = identity();
+        record_.guess = guess();
         for (const std::string& line : spec_.provenance.warnings) warn(line);
         for (const std::string& line : remarks_on_attention(spec_, fit_.tokens)) warn(line);
     }
@@ -483,17 +486,15 @@ class Training {
     }
 
     void warn(const std::string& text) {
-        if (!text.empty() && std::ranges::find(warnings_, text, &Json::string) == warnings_.end())
-            warnings_.emplace_back(text);
+        std::vector<std::string>& said = record_.warnings;
+        if (!text.empty() && std::ranges::find(said, text) == said.end()) said.push_back(text);
     }
 
     /// Warns of skipped devices and of out-of-memory fallbacks.
     void note_device() {
         warn(passed_over_devices(options_.device));
-        const std::vector<std::string> lines = shortages();
-        if (lines.empty()) return;
-        result_.run.set("shortages", Json::Array(lines.begin(), lines.end()));
-        for (const std::string& line : lines) warn(line);
+        record_.shortages = shortages();
+        for (const std::string& line : record_.shortages) warn(line);
     }
 
     TrainOptions options_;  ///< epochs as steps
@@ -509,7 +510,7 @@ class Training {
     std::shared_ptr<Parameters> parameters_;
     Optimiser optimiser_;
     RunFolder folder_;
-    std::vector<Json> warnings_;
+    RunRecord record_;
     Rng rng_ = Rng(options_.seed).fork("train");
     TrainResult result_;
 };

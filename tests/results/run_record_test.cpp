@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <regex>
+#include <set>
 
 #include "support/files.hpp"
 #include "support/places.hpp"
@@ -98,29 +100,103 @@ TEST(RunRecord, OfASeriesHasCheckpointsChangesAndAlarms) {
     EXPECT_EQ(run.changes.front().steepest_to, 3);
     EXPECT_EQ(run.changes.front().last, 0.75);
     EXPECT_FALSE(run.changes.front().error);
-    EXPECT_THAT(run.alarms, ElementsAre("It fell."));
-    EXPECT_EQ(run.refresh, 60);
+    ASSERT_TRUE(run.watch);
+    ASSERT_THAT(run.watch->alarms, SizeIs(1));
+    EXPECT_EQ(run.watch->alarms.front().sentence, "It fell.");
+    EXPECT_EQ(run.watch->refresh, 60);
 }
 
-TEST(RunRecord, WritesPhasesAndChangesAsItReadThem) {
-    const RunRecord probe = read(written("probe"));
-    const Json::Array& phases = probe.json()["phases"].array();
-    ASSERT_EQ(probe.phases.size(), phases.size());
-    ASSERT_FALSE(phases.empty());
-    for (std::size_t i = 0; i < phases.size(); ++i)
-        EXPECT_EQ(probe.phases[i].json().dump(), phases[i].dump());
+/// A description of each kind with every member that it may have, in the order of its writers.
+const char* const full[] = {
+    // a text with a loss on a device whose memory was full, one checkpoint of a series
+    R"({"tsdiag": "1", "command": ["tsdiag", "probe", "m"], "seed": 18446744073709551615,
+        "device": "cuda:0", "threads": 2, "dtype": "float32",
+        "model": {"argument": "m", "kind": "checkpoint", "trained": true, "deescalated": "m,deesc",
+                  "format": "safetensors", "digest": "ab", "family": "gpt2", "name": "GPT-2",
+                  "layers": 2, "heads": 3, "placement": "pre", "width": 6,
+                  "spec": {"blocks": [{"deesc": 0}], "width": 6}, "recognised": ["a line"],
+                  "ignored": [], "defaults": [], "warnings": ["assumed"], "a2": [0.5, null]},
+        "input": {"kind": "text", "tokens": 2, "samples": 1, "trials": 1, "defaults": [],
+                  "text": {"sha256": "cd", "bytes": 9, "tokens": 2, "tokenizer": "BPE",
+                           "tokenizer_files": ["tokenizer.json"], "ids": [4, 7],
+                           "pieces": ["a", "b"]}},
+        "loss": {"name": "mlm", "mask_id": 3, "value": null},
+        "settings": {"input": "text", "mask": "", "tolerance": 1e-06, "probes": ["core"]},
+        "schema": [{"name": "t_sim", "definition": "d"}],
+        "solver": [{"layer": 0, "residual": null}],
+        "fast": {"products": "tf32", "first_layer_error": 1e-05}, "shortages": ["halved"],
+        "phases": [{"name": "open", "seconds": 0.5, "peak_memory": 4096}],
+        "warnings": [], "digest": "ab-ef", "tables": {"metrics.csv": "01"}})",
+    R"({"seed": 0, "device": "cpu", "dtype": "float64",
+        "model": {"argument": "t", "kind": "trace", "trained": true, "format": "npz",
+                  "digest": "ab", "family": "trace", "name": "a saved trace", "layers": 1,
+                  "heads": 2, "width": 6, "placement": "post", "recognised": [], "ignored": [],
+                  "defaults": [], "no_attention": "rows sum to 2"},
+        "input": {"kind": "trace", "tokens": 4, "samples": 1, "trials": 1},
+        "settings": {}, "schema": [], "solver": [], "warnings": ["a line"]})",
+    R"({"seed": 1, "model": {"argument": "v", "kind": "random", "trained": false, "family": "vit",
+                  "name": "ViT", "layers": 1, "heads": 1, "placement": "pre", "width": 2,
+                  "spec": {}, "recognised": [], "ignored": [], "defaults": []},
+        "input": {"kind": "pictures", "tokens": 5, "samples": 1, "trials": 1,
+                  "defaults": ["taken"], "pictures": {"files": [{"file": "a.png"}]}},
+        "loss": {"name": "classify", "classes": 10, "labels": "drawn", "value": 2.5},
+        "settings": {}, "schema": [], "solver": [],
+        "phases": [{"name": "open", "seconds": 0.0, "peak_memory": 0}], "warnings": [],
+        "series": "run", "unit": "epoch",
+        "checkpoints": [{"path": "c/1", "step": 1, "origin": "its name", "digest": "d",
+                         "kept": true, "contradiction": "c/1: is taken for step 1"}],
+        "changes": [{"metric": "t_sim", "stage": "out", "layer": 3, "from": 1, "to": 4,
+                     "first": 0.1, "last": 0.75, "error": 0.01, "certain": true,
+                     "steepest_from": 2, "steepest_to": 3, "steepest": 1e-300},
+                    {"metric": "delta", "stage": "", "layer": 0, "from": -1, "to": 0,
+                     "first": -0.0, "last": 2e20, "error": null, "certain": false,
+                     "steepest_from": 0, "steepest_to": 0, "steepest": 0.0}],
+        "watch": {"alarms": [{"kind": "change", "number": "t_sim", "step": 4,
+                              "sentence": "It rose."}], "false_alarms": 0.01, "refresh": null},
+        "tables": {}})",
+    R"({"seed": 0, "device": "cpu", "threads": 1, "dtype": "float32", "model": "random:a",
+        "parameters": 9, "deescalated": "random:a,deesc", "samples": "digits",
+        "train": {"model": "random:a", "seed": 0, "clip": 1.0}, "guess": 0.5,
+        "shortages": ["halved"], "warnings": ["a line"]})",
+    R"({"experiment": "devil.fig1", "seed": 0, "threads": 1,
+        "setting": {"scale": "quick", "model": "m", "data": "d", "keys": {"trials": "2"}},
+        "phases": [{"name": "measure", "seconds": 1.5, "peak_memory": 1}], "device": "cpu",
+        "runs": [{"model": {}}], "warnings": [], "tables": {"metrics.csv": "01"}})",
+    R"({"logs": [{"model": "a", "source": "a", "series": "g", "count": 0, "order": 0, "window": 5,
+                  "drift": null, "notes": []},
+                 {"model": "b", "source": "b", "series": "g", "count": 9, "order": 1, "window": 5,
+                  "first_step": 1, "last_step": 9, "drift": 0.25, "notes": ["a line"]}],
+        "seed": 0, "confidence": 0.95, "resamples": 2000, "comparisons": 1,
+        "settings": {"column": "", "to": null}, "warnings": []})"};
 
-    const RunRecord series = read(R"({"changes": [
-        {"metric": "t_sim", "stage": "out", "layer": 3, "from": 1, "to": 4, "first": 0.1,
-         "last": 0.75, "error": 0.01, "certain": true, "steepest_from": 2, "steepest_to": 3,
-         "steepest": 1e-300},
-        {"metric": "delta", "stage": "", "layer": 0, "from": -1, "to": 0, "first": -0.0,
-         "last": 2e20, "error": null, "certain": false, "steepest_from": 0, "steepest_to": 0,
-         "steepest": 0.0}]})");
-    const Json::Array& changes = series.json()["changes"].array();
-    ASSERT_EQ(series.changes.size(), changes.size());
-    for (std::size_t i = 0; i < changes.size(); ++i)
-        EXPECT_EQ(series.changes[i].json().dump(), changes[i].dump());
+TEST(RunRecord, WritesEveryMemberThatItReads) {
+    for (const char* text : full)
+        EXPECT_EQ(read(text).json().dump(2), Json::parse(text, "run.json").dump(2));
+}
+
+void add_keys(const Json& json, std::set<std::string>& out) {
+    if (json.is_array())
+        for (const Json& one : json.array()) add_keys(one, out);
+    if (json.is_object())
+        for (const auto& [key, value] : json.object()) {
+            out.insert(key);
+            add_keys(value, out);
+        }
+}
+
+/// The first column of each table of docs/run-json.md.
+TEST(RunRecord, KnowsTheDocumentedKeys) {
+    std::set<std::string> known;
+    for (const char* text : full) add_keys(read(text).json(), known);
+    const std::string page = test::read_file(test::test_data() + "/../../docs/run-json.md");
+    const std::regex row(R"(\n\| (`[^|]*) \|)"), word("`(\\w+)`");
+    Index found = 0;
+    for (std::sregex_iterator at(page.begin(), page.end(), row), end; at != end; ++at) {
+        const std::string cell = (*at)[1];
+        for (std::sregex_iterator key(cell.begin(), cell.end(), word); key != end; ++key, ++found)
+            EXPECT_TRUE(known.contains((*key)[1])) << (*key)[1];
+    }
+    EXPECT_GT(found, 0);
 }
 
 TEST(RunRecord, OfACheckpointHasWhatContradictsItsStep) {
@@ -167,7 +243,7 @@ TEST(RunRecord, LeavesOutWhatHasAnotherType) {
     EXPECT_EQ(run.input.kind, "");
     EXPECT_THAT(run.warnings, ElementsAre("a", "3"));
     EXPECT_TRUE(run.logs.empty() && !run.checkpoints && run.changes.empty());
-    EXPECT_TRUE(RunRecord().json().is_null());
+    EXPECT_EQ(RunRecord().json().dump(), "{}");
 }
 
 TEST(RunRecord, KnowsABlockThatSubtractsTheMean) {

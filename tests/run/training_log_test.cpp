@@ -601,7 +601,7 @@ TEST(SummariseLogs, GivesTheNumbersOfDispersion) {
     EXPECT_EQ(ratios,
               (std::vector<std::string>{"a.csv / b.csv: grad_norm", "a.csv / b.csv: other_norm",
                                         "b.csv: grad_norm / b.csv: other_norm"}));
-    EXPECT_EQ(summary.run["logs"].array().size(), 3u);
+    EXPECT_EQ(summary.run.logs.size(), 3u);
     EXPECT_THROW(summarise_logs({a, a}), UsageError);
 }
 

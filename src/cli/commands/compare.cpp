@@ -240,10 +240,7 @@ int CompareCommand::run() const {
 
     Json run;
     run.set("compared", results_json(all)).set("assertions", judgements_json(judged));
-    if (all.size() > 1) {
-        const Json found = comparison_json(changes);
-        for (const auto& [key, value] : found.object()) run.set(key, value);
-    }
+    if (all.size() > 1) run = joined(std::move(run), comparison_json(changes));
     print_json("compare", run);
     run = described(run);
     if (directory) {

@@ -124,7 +124,8 @@ std::string summary_of(const Study& page) {
 /// What determines the records of an experiment.
 std::string settings_of(const ExperimentEntry& entry, const ExperimentOptions& options) {
     Json all;
-    all.set("figure", entry.name).set("setting", ExperimentSetting(entry, options).json());
+    all.set("figure", entry.name)
+        .set("setting", ExperimentSetting(entry, options).described().json());
     all.set("seed", Json(options.seed)).set("device", options.device);
     all.set("model", model_digest(options.model)).set("data", data_digest(options.data));
     return all.dump();

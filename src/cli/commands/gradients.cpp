@@ -67,14 +67,14 @@ std::string table_of(const LogSummary& summary) {
     return styled(text.substr(0, end), Style::bold) + text.substr(end);
 }
 
-Json with_settings(Json run, const GradientsCommand& command) {
+Json described_settings(const GradientsCommand& command) {
     Json settings;
     const LogOptions& log = command.log;
     settings.set("column", log.column).set("step_column", log.step_column);
     settings.set("from", log.first).set("to", log.last >= 0 ? Json(log.last) : Json());
     settings.set("allow_nonfinite", log.allow_nonfinite);
     settings.set("allow_truncated", log.allow_truncated);
-    return std::move(run.set("settings", std::move(settings)));
+    return settings;
 }
 
 }  // namespace
@@ -120,7 +120,8 @@ int GradientsCommand::run() const {
     for (const std::string& file : files)
         for (LoggedSeries& one : read_training_log(file, log)) all.push_back(std::move(one));
     LogSummary summary = summarise_logs(all, dispersion);
-    RunResult result{summary.table, with_settings(described(summary.run), *this)};
+    summary.run.settings.all = described_settings(*this);
+    RunResult result{summary.table, described(summary.run.json())};
     const Json& run = result.run;
     ResultWriter::Draw draw;
     if (!no_report)

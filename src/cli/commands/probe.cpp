@@ -134,7 +134,9 @@ int ProbeCommand::run() const {
         phases.begin("report");
         writer->write_page(result.run, draw, probe.quiet);
         phases.end();
-        result.run.set("phases", phases.json());
+        RunRecord run = result.run;
+        run.phases = phases.ended();
+        result.run = run.json();
         if (profile) profile->mark(Cost::phase, "report");
     }
     if (profile)

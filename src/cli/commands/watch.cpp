@@ -52,12 +52,14 @@ constexpr int alarmed = 4;
 constexpr const char* reported_folder = "told";  // beside the parts: the alarms that were told
 constexpr const char* reported_file = "alarms.json";
 
-Json json_of(const Alarm& alarm) {
-    Json out;
-    out.set("kind", alarm.kind == Alarm::Kind::change ? "change" : "assertion");
-    out.set("number", alarm.number).set("step", alarm.step);
-    return out.set("sentence", alarm.sentence);
+RunRecord::Alarm record_of(const Alarm& alarm) {
+    return {.kind = alarm.kind == Alarm::Kind::change ? "change" : "assertion",
+            .number = alarm.number,
+            .sentence = alarm.sentence,
+            .step = alarm.step};
 }
+
+Json json_of(const Alarm& alarm) { return record_of(alarm).json(); }
 
 /// What tells two alarms apart.
 std::string identity(const Json& alarm) {
@@ -294,13 +296,11 @@ void Watch::publish() {
     if (std::string said = contradictory_steps(series.members); !said.empty())
         series.notes.push_back(std::move(said));
     alarms_ = alarms(results, command_.alarms, series.unit);
-    Json run = series_run(series, parts, table), watch;
-    Json::Array raised;
-    for (const Alarm& alarm : alarms_) raised.push_back(json_of(alarm));
-    watch.set("alarms", std::move(raised)).set("false_alarms", command_.alarms.rate);
-    watch.set("refresh", command_.once ? Json() : Json(Index(std::max(command_.every, 1.0))));
-    run.set("watch", std::move(watch));
-    RunResult result{std::move(table), std::move(run)};
+    RunRecord run = series_run(series, parts, table);
+    run.watch.emplace().false_alarms = command_.alarms.rate;
+    for (const Alarm& alarm : alarms_) run.watch->alarms.push_back(record_of(alarm));
+    if (!command_.once) run.watch->refresh = Index(std::max(command_.every, 1.0));
+    RunResult result{std::move(table), run.json()};
     ResultWriter writer(out_, command_.probe.force);
     writer.write_tables(result);
     if (!command_.probe.no_report)

@@ -51,8 +51,12 @@ constexpr ExperimentKey key_trained{.name = "trained",
                                     .numbers = false,
                                     .list = true};
 constexpr std::array sizes{key_trained, own_layers, own_d, own_heads, own_tokens};
-constexpr std::array training{key_steps("200", "50000"), key_batch("8", "512"), key_devil_rate,
-                              key_warmup("20", "updates of the warm-up"), key_dropout("0.1")};
+constexpr std::array training{key_steps("200", "50000"),
+                              key_batch("8", "512"),
+                              key_devil_rate,
+                              key_warmup("20", "updates of the warm-up"),
+                              key_dropout("0.1"),
+                              key_loss};
 constexpr auto curve_keys =
     joined(std::array{key_attentions("softmax,linear,cosformer,performer,transnormer2")}, sizes,
            training, std::array{key_trials("5", "10")});
@@ -310,18 +314,14 @@ RunResult measure_maps(const ExperimentSetting& setting) {
     }
     const std::vector<RunResult> results = run_together(runs, setting.progress(), setting.units());
     RunResult all;
-    Json::Array described;
+    all.run = described_runs(results, false);
     for (std::size_t i = 0; i < results.size(); ++i) {
         all.table.append(results[i].table.metrics(), results[i].table.curves());
         for (Map map : results[i].table.maps()) {
             map.name = names[i];
             all.table.matrix(std::move(map));
         }
-        Json run = Json::Object{};
-        for (const char* key : {"model", "input", "settings"}) run.set(key, results[i].run[key]);
-        described.push_back(std::move(run));
     }
-    all.run.set("runs", std::move(described));
     RunOptions at_end;
     at_end.probes = {"row_max", "entropy", "local_auc"};
     at_end.maps = {where};

@@ -43,7 +43,6 @@ RunResult measure(const ExperimentSetting& setting) {
             "{}: length={} is not a multiple of features={}, the landmarks of Nystromformer.",
             setting.entry().name, length, setting.text("features")));
     RunResult result = arena_trained(setting, models());
-    result.run.set("device", open_backend(setting.device()).name());
     for (const ArenaModel& model : models()) {
         const StepCosts costs =
             step_costs(setting,

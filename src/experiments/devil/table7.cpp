@@ -73,7 +73,6 @@ RunResult measure(const ExperimentSetting& setting) {
                 "{}: tokens={} is not a multiple of features={}, the landmarks of Nystromformer.",
                 setting.entry().name, n, setting.text("features")));
     RunResult result;
-    result.run.set("device", open_backend(setting.device()).name());
     double done = 0;
     for (const Row& row : rows) {
         Table table(row.label);

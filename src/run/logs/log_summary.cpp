@@ -5,7 +5,6 @@
 #include <map>
 #include <set>
 
-#include "describe.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/metric.hpp"
 #include "tsdiag/training_log.hpp"
@@ -66,18 +65,6 @@ MetricRow row_of(const std::string& model, const std::string& name, std::string_
             .note = value.note};
 }
 
-Json described(const LoggedSeries& one, const std::string& model, const Dispersion& found,
-               Index width) {
-    Json log;
-    log.set("model", model).set("source", one.source).set("series", one.name);
-    log.set("count", found.count).set("order", found.order).set("window", width);
-    if (!one.steps.empty())
-        log.set("first_step", one.steps.front()).set("last_step", one.steps.back());
-    const std::optional<double> moved = drift(one.values);
-    log.set("drift", moved ? Json(*moved) : Json()).set("notes", lines(one.notes));
-    return log;
-}
-
 }  // namespace
 
 LogSummary summarise_logs(const std::vector<LoggedSeries>& all, const DispersionOptions& options) {
@@ -85,7 +72,6 @@ LogSummary summarise_logs(const std::vector<LoggedSeries>& all, const Dispersion
     LogSummary out{Table(all.size() == 1 ? models.front() : ""), {}};
     std::vector<MetricRow> metrics;
     std::vector<CurveRow> curves;
-    Json::Array logs;
     for (std::size_t i = 0; i < all.size(); ++i) {
         const LoggedSeries& one = all[i];
         const Dispersion found = dispersion(one.values, options);
@@ -110,7 +96,19 @@ LogSummary summarise_logs(const std::vector<LoggedSeries>& all, const Dispersion
                               .x = double(one.steps[t]),
                               .y = smooth[t],
                               .count = 1});
-        logs.push_back(described(one, models[i], found, width));
+        RunRecord::Log& log = out.run.logs.emplace_back();
+        log = {.model = models[i],
+               .source = one.source,
+               .series = one.name,
+               .count = found.count,
+               .order = found.order,
+               .window = width,
+               .drift = drift(one.values),
+               .notes = one.notes};
+        if (!one.steps.empty()) {
+            log.first_step = one.steps.front();
+            log.last_step = one.steps.back();
+        }
     }
     const auto pairs = pairs_of(all.size());
     DispersionOptions shared = options;
@@ -124,9 +122,11 @@ LogSummary summarise_logs(const std::vector<LoggedSeries>& all, const Dispersion
                                  std::ssize(all[a].values) + std::ssize(all[b].values)));
     }
     out.table.append(metrics, curves);
-    out.run.set("logs", std::move(logs)).set("seed", Json(options.seed));
-    out.run.set("confidence", options.confidence).set("resamples", options.resamples);
-    out.run.set("comparisons", Index(pairs.size()));
+    out.run.kind = RunRecord::Kind::gradients;
+    out.run.seed = options.seed;
+    out.run.confidence = options.confidence;
+    out.run.resamples = options.resamples;
+    out.run.comparisons = std::ssize(pairs);
     return out;
 }
 
