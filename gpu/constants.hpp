@@ -1,6 +1,5 @@
 #pragma once
 #include <algorithm>
-#include <cstring>
 #include <list>
 #include <map>
 #include <span>

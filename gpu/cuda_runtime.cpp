@@ -9,7 +9,6 @@
 #include <cstring>
 #include <limits>
 #include <mutex>
-#include <vector>
 
 #include "handles.hpp"
 #include "requests.hpp"

@@ -1,5 +1,3 @@
-#include <cmath>
-
 #include "support.hpp"
 
 /// Locality of attention: the locally accumulated attention score.  [DEVIL] 3.2

@@ -1,5 +1,3 @@
-#include <cmath>
-
 #include "mixing.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/linalg.hpp"

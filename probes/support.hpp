@@ -1,5 +1,4 @@
 #pragma once
-#include <algorithm>
 #include <initializer_list>
 #include <memory>
 #include <optional>

@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <cmath>
-
 #include "page.hpp"
 #include "skeleton.hpp"
 #include "text.hpp"

@@ -1,7 +1,5 @@
 #include "token_names.hpp"
 
-#include <fmt/format.h>
-
 #include "tsdiag/text.hpp"
 
 namespace tsdiag::reports {

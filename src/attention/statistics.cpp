@@ -1,5 +1,3 @@
-#include <utility>
-
 #include "tsdiag/attention.hpp"
 
 namespace tsdiag {

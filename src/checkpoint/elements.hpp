@@ -1,7 +1,6 @@
 #pragma once
 #include <algorithm>
 #include <array>
-#include <concepts>
 #include <type_traits>
 
 #include "bytes.hpp"

@@ -4,7 +4,6 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <optional>
 
 #include "budget.hpp"
 #include "layout.hpp"

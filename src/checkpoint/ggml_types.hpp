@@ -1,7 +1,5 @@
 #pragma once
 #include <cstdint>
-#include <span>
-#include <string_view>
 
 #include "tsdiag/checkpoint.hpp"
 

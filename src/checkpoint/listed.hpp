@@ -1,6 +1,5 @@
 #pragma once
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>

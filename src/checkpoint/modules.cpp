@@ -1,8 +1,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-
 #include "directory.hpp"
 #include "mapped_file.hpp"
 #include "tsdiag/file.hpp"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 
 #include "tsdiag/backend.hpp"
 #include "tsdiag/claim.hpp"

@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include "tsdiag/claim.hpp"
 #include "tsdiag/csv.hpp"
 

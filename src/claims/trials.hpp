@@ -2,7 +2,6 @@
 #include <omp.h>
 
 #include <chrono>
-#include <vector>
 
 #include "tsdiag/claim.hpp"
 

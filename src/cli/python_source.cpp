@@ -1,7 +1,6 @@
 #include "python_source.hpp"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 
 namespace tsdiag::cli {

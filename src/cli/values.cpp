@@ -2,7 +2,6 @@
 
 #include <charconv>
 #include <cmath>
-#include <limits>
 
 #include "options.hpp"
 #include "tsdiag/error.hpp"

@@ -1,8 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cctype>
-
 #include "tsdiag/cluster.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/text.hpp"

@@ -1,8 +1,5 @@
 #include "layer_feed.hpp"
 
-#include <cmath>
-#include <string>
-
 #include "tsdiag/error.hpp"
 
 namespace tsdiag::model {

@@ -1,7 +1,5 @@
 #include "describe.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "tsdiag/error.hpp"

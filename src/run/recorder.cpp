@@ -1,8 +1,6 @@
 #include "recorder.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <unordered_map>
 
 namespace tsdiag {

@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include "parts.hpp"
 #include "tsdiag/error.hpp"
 

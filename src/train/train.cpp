@@ -5,9 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <cmath>
-#include <limits>
 #include <map>
 
 #include "data.hpp"

@@ -1,7 +1,5 @@
 #include "tsdiag/team.hpp"
 
-#include <algorithm>
-
 namespace tsdiag {
 
 TeamSum::TeamSum(const Team* team, std::size_t size) : team_(team), size_(size) {

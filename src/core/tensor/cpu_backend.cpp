@@ -10,7 +10,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <new>
 #ifdef TSDIAG_ONEDNN
 #include <oneapi/dnnl/dnnl.h>
 #endif

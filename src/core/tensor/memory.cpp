@@ -14,7 +14,6 @@
 #include <map>
 #include <mutex>
 #include <string>
-#include <utility>
 
 #include "block_pool.hpp"
 #include "tsdiag/backend.hpp"

@@ -1,7 +1,6 @@
 #include "tsdiag/random.hpp"
 
 #include <algorithm>
-#include <vector>
 
 #include "cpu_kernels.hpp"
 #include "tsdiag/error.hpp"

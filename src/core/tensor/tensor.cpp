@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
-
 #include "record.hpp"
 #include "tsdiag/backend.hpp"
 #include "tsdiag/error.hpp"

@@ -1,7 +1,6 @@
 #include "equations.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numbers>
 

@@ -1,5 +1,4 @@
 #pragma once
-#include <cstdint>
 
 /// Exact moments of polynomial attention at initialisation: X (N x D) ~ N(0, 1), Q, K (D x d) ~
 /// N(0, variance), i.i.d.; S = X Q K^T X^T / sqrt(d), powers entry by entry.

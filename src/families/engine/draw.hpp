@@ -1,7 +1,5 @@
 #pragma once
 #include <functional>
-#include <initializer_list>
-#include <map>
 #include <optional>
 #include <set>
 #include <span>

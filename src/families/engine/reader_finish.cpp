@@ -5,7 +5,6 @@
 #include <array>
 #include <charconv>
 #include <iterator>
-#include <set>
 #include <unordered_map>
 #include <utility>
 

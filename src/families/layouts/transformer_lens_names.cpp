@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <array>
-
 #include "layouts.hpp"
 #include "tsdiag/error.hpp"
 

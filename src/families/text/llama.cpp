@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <array>
-
 #include "decoder.hpp"
 
 /// LLaMA, Mistral, Qwen2, Qwen3, SmolLM3: pre-norm decoders with RMS norms, gated feed-forward,
