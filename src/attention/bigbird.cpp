@@ -10,47 +10,21 @@ namespace tsdiag::variants {
 namespace {
 
 constexpr std::array bigbird_options{
-    AttentionOption{.name = "block",
-                    .fallback = "64",
-                    .numbers = true,
-                    .whole = true,
-                    .least = 1,
-                    .description = "positions per block; the last block may be shorter"},
-    AttentionOption{.name = "global",
-                    .fallback = "1",
-                    .numbers = true,
-                    .whole = true,
-                    .description = "blocks at each end that attend to all and are attended by all"},
-    AttentionOption{.name = "neighbours",
-                    .fallback = "1",
-                    .numbers = true,
-                    .whole = true,
-                    .description = "blocks on either side that a block attends to besides itself: "
-                                   "1 is a window of 3 blocks"},
-    AttentionOption{.name = "random",
-                    .fallback = "3",
-                    .numbers = true,
-                    .whole = true,
-                    .description = "further random blocks that a block attends to, drawn per head; "
-                                   "all blocks if there are fewer"},
-    AttentionOption{.name = "choice",
-                    .fallback = "drawn",
-                    .words = "drawn first",
-                    .description = "first: the first block is counted that many more times instead "
-                                   "of drawn blocks, as in Hugging Face's code outside training"},
-    AttentionOption{.name = "full",
-                    .fallback = "0",
-                    .numbers = true,
-                    .whole = true,
-                    .description = "full attention for samples of at most this many positions; in "
-                                   "Hugging Face's code (5 + 2 random) blocks"},
-    AttentionOption{
-        .name = "seed",
-        .fallback = "0",
-        .numbers = true,
-        .whole = true,
-        .description =
-            "seed of the random blocks, which a training keeps, as the released code does"}};
+    whole_option("block", "64", "positions per block; the last block may be shorter", 1),
+    whole_option("global", "1", "blocks at each end that attend to all and are attended by all"),
+    whole_option("neighbours", "1",
+                 "blocks on either side that a block attends to besides itself: "
+                 "1 is a window of 3 blocks"),
+    whole_option("random", "3",
+                 "further random blocks that a block attends to, drawn per head; "
+                 "all blocks if there are fewer"),
+    word_option("choice", "drawn", "drawn first",
+                "first: the first block is counted that many more times instead "
+                "of drawn blocks, as in Hugging Face's code outside training"),
+    whole_option("full", "0",
+                 "full attention for samples of at most this many positions; in "
+                 "Hugging Face's code (5 + 2 random) blocks"),
+    seed_option("seed of the random blocks, which a training keeps, as the released code does")};
 
 /// Blocks [first, last).
 struct Blocks {

@@ -14,24 +14,12 @@ namespace tsdiag::variants {
 namespace {
 
 constexpr std::array bucketed_options{
-    AttentionOption{.name = "buckets",
-                    .fallback = "32",
-                    .numbers = true,
-                    .whole = true,
-                    .least = 4,
-                    .description = "classes of distances; without a causal mask a half of them is "
-                                   "for keys behind the query"},
-    AttentionOption{.name = "longest",
-                    .fallback = "128",
-                    .numbers = true,
-                    .whole = true,
-                    .least = 2,
-                    .description = "distance from which on all are in one class"},
-    AttentionOption{.name = "seed",
-                    .fallback = "0",
-                    .numbers = true,
-                    .whole = true,
-                    .description = "seed of b, U(-1, 1), if a model has none"}};
+    whole_option("buckets", "32",
+                 "classes of distances; without a causal mask a half of them is "
+                 "for keys behind the query",
+                 4),
+    whole_option("longest", "128", "distance from which on all are in one class", 2),
+    seed_option("seed of b, U(-1, 1), if a model has none")};
 
 /// Of distance t = i - j: t itself up to a half of the classes of a direction, then by logarithms.
 Index class_of(Index t, Index buckets, Index longest, bool one_way) {

@@ -10,23 +10,12 @@ namespace tsdiag::variants {
 namespace {
 
 constexpr std::array diag_attention_options{
-    AttentionOption{.name = "block",
-                    .fallback = "64",
-                    .words = "",
-                    .numbers = true,
-                    .whole = true,
-                    .least = 1,
-                    .description = "positions per chunk; the last chunk may be shorter"},
-    AttentionOption{.name = "activation",
-                    .fallback = "softmax",
-                    .words = "softmax rela",
-                    .description = "rela: relu(S), not normalised; a row of zeros stays 0"},
-    AttentionOption{.name = "padded",
-                    .fallback = "0",
-                    .words = "0 1",
-                    .description =
-                        "1: zero keys and values fill the last chunk, as in the code of [DEVIL]; "
-                        "its softmax rows sum to less than 1 if they attend to them (not causal)"}};
+    whole_option("block", "64", "positions per chunk; the last chunk may be shorter", 1),
+    word_option("activation", "softmax", "softmax rela",
+                "rela: relu(S), not normalised; a row of zeros stays 0"),
+    switch_option("padded", "0",
+                  "1: zero keys and values fill the last chunk, as in the code of [DEVIL]; "
+                  "its softmax rows sum to less than 1 if they attend to them (not causal)")};
 
 /// Number of positions missing from the last chunk.
 Index missing(const AttentionInput& in, Index block) {

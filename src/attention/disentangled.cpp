@@ -17,16 +17,9 @@ extern const AttentionEntry disentangled;
 namespace {
 
 constexpr std::array disentangled_options{
-    AttentionOption{.name = "terms",
-                    .fallback = "both",
-                    .words = "both c2p p2c",
-                    .description = "c2p: q_i a_c^T alone; p2c: k_j b_c^T alone"},
-    AttentionOption{.name = "longest",
-                    .fallback = "512",
-                    .numbers = true,
-                    .whole = true,
-                    .least = 2,
-                    .description = "distance from which on all are in one class of each direction"},
+    word_option("terms", "both", "both c2p p2c", "c2p: q_i a_c^T alone; p2c: k_j b_c^T alone"),
+    whole_option("longest", "512", "distance from which on all are in one class of each direction",
+                 2),
     AttentionOption{.name = "buckets",
                     .fallback = "none",
                     .words = "none",
@@ -35,21 +28,14 @@ constexpr std::array disentangled_options{
                     .least = 4,
                     .description = "classes of each direction; exact distances up to a half of "
                                    "them, then ranges that grow by a factor"},
-    AttentionOption{.name = "shared",
-                    .fallback = "0",
-                    .words = "0 1",
-                    .description = "1: a and b by the maps of keys and queries"},
+    switch_option("shared", "0", "1: a and b by the maps of keys and queries"),
     AttentionOption{.name = "eps",
                     .fallback = "none",
                     .words = "none",
                     .numbers = true,
                     .description = "of a layer norm of the table of distances; none: no norm"},
-    AttentionOption{.name = "seed",
-                    .fallback = "0",
-                    .numbers = true,
-                    .whole = true,
-                    .description = "seed of a and b, U(-1, 1) / sqrt(w) of w columns, if a model "
-                                   "has no table"}};
+    seed_option("seed of a and b, U(-1, 1) / sqrt(w) of w columns, if a model "
+                "has no table")};
 
 /// Of distance t, from -buckets to buckets - 1 and beyond.
 Index log_class(Index t, Index buckets, Index longest) {

@@ -11,35 +11,17 @@ namespace tsdiag::variants {
 namespace {
 
 constexpr std::array informer_options{
-    AttentionOption{.name = "factor",
-                    .fallback = "5",
-                    .numbers = true,
-                    .whole = true,
-                    .least = 1,
-                    .most = 1e6,
-                    .description = "c: u = c ceil(ln n), at least 1 and at most n"},
-    AttentionOption{.name = "divisor",
-                    .fallback = "n",
-                    .words = "n u",
-                    .description = "divisor of the sum of a query's u logits: n, as in the "
-                                   "released code, or u for their mean, as in the text"},
-    AttentionOption{.name = "lazy",
-                    .fallback = "sum",
-                    .words = "sum mean",
-                    .description = "rows of the other queries if P is causal: 1, a sum of the "
-                                   "values so far, as in the released code, or their mean"},
-    AttentionOption{.name = redraw_option,
-                    .fallback = "1",
-                    .numbers = true,
-                    .whole = true,
-                    .description =
-                        "updates of a training after which the sampled keys are drawn again, "
-                        "0: never; 1 as in the released code"},
-    AttentionOption{.name = "seed",
-                    .fallback = "0",
-                    .numbers = true,
-                    .whole = true,
-                    .description = "seed of the sampled keys, which the heads of a layer share"}};
+    whole_option("factor", "5", "c: u = c ceil(ln n), at least 1 and at most n", 1, 1e6),
+    word_option("divisor", "n", "n u",
+                "divisor of the sum of a query's u logits: n, as in the "
+                "released code, or u for their mean, as in the text"),
+    word_option("lazy", "sum", "sum mean",
+                "rows of the other queries if P is causal: 1, a sum of the "
+                "values so far, as in the released code, or their mean"),
+    whole_option(redraw_option, "1",
+                 "updates of a training after which the sampled keys are drawn again, "
+                 "0: never; 1 as in the released code"),
+    seed_option("seed of the sampled keys, which the heads of a layer share")};
 
 /// The number of keys a query samples, and of queries that see all keys.
 Index how_many(const Options& options, Index n) {

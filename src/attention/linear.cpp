@@ -7,11 +7,9 @@ namespace tsdiag::variants {
 namespace {
 
 constexpr std::array linear_options{
-    AttentionOption{.name = "map",
-                    .fallback = "1+elu",
-                    .words = "1+elu elu relu",
-                    .description = "phi; relu: a row without features is 0; elu: a row may be "
-                                   "divided by nearly 0, or by 0, which is an error"}};
+    word_option("map", "1+elu", "1+elu elu relu",
+                "phi; relu: a row without features is 0; elu: a row may be "
+                "divided by nearly 0, or by 0, which is an error")};
 
 }  // namespace
 

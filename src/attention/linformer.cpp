@@ -24,19 +24,13 @@ constexpr std::array linformer_options{
                     .most = 1e6,
                     .description = "k, the number of projected tokens, at most n; n/4 is that of "
                                    "the longest input, where a model has one"},
-    AttentionOption{.name = "shared", .fallback = "0", .words = "0 1", .description = "1: F = E"},
-    AttentionOption{.name = "per_head",
-                    .fallback = "0",
-                    .words = "0 1",
-                    .description = "1: each head of keys has its own E and F, as in the code of "
-                                   "Nystromformer; 0: the heads of a layer share them, as in that "
-                                   "of Linformer"},
-    AttentionOption{.name = "seed",
-                    .fallback = "0",
-                    .numbers = true,
-                    .whole = true,
-                    .description = "seed of E and F, U(-1, 1) / sqrt(k), if a model has none: its "
-                                   "inputs may have any length"}};
+    switch_option("shared", "0", "1: F = E"),
+    switch_option("per_head", "0",
+                  "1: each head of keys has its own E and F, as in the code of "
+                  "Nystromformer; 0: the heads of a layer share them, as in that "
+                  "of Linformer"),
+    seed_option("seed of E and F, U(-1, 1) / sqrt(k), if a model has none: its "
+                "inputs may have any length")};
 
 /// k of n tokens.
 Index length_of(const Options& options, Index n) {

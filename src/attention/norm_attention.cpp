@@ -6,11 +6,9 @@
 namespace tsdiag::variants {
 namespace {
 
-constexpr std::array norm_attention_options{AttentionOption{
-    .name = "map",
-    .fallback = "1+elu",
-    .words = "1+elu elu relu identity",
-    .description = "phi; identity: a model with LRPE applies phi before the rotation"}};
+constexpr std::array norm_attention_options{
+    word_option("map", "1+elu", "1+elu elu relu identity",
+                "phi; identity: a model with LRPE applies phi before the rotation")};
 
 }  // namespace
 

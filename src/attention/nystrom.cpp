@@ -23,37 +23,23 @@ constexpr std::array nystrom_options{
                     .least = 1,
                     .most = 1e6,
                     .description = "m, a divisor of n; n: all tokens"},
-    AttentionOption{.name = "whole",
-                    .fallback = "softmax",
-                    .words = "softmax inverse",
-                    .description = "what m = n means: the exact softmax (or polynomial), or the "
-                                   "same formula (inverse: nystrom-attention)"},
-    AttentionOption{.name = "init",
-                    .fallback = "original",
-                    .words = "original exact",
-                    .description = "start of the inverse of a softmax: K2^T over the largest "
-                                   "column sum of all heads (original) or of each head (exact)"},
-    AttentionOption{.name = "activation",
-                    .fallback = "softmax",
-                    .words = "softmax polynomial",
-                    .description =
-                        "activation of the logits: softmax, or c x^p entry by entry [POLY]; then V "
-                        "starts at K2^T over |K2|_1 |K2|_inf of each head"},
+    word_option("whole", "softmax", "softmax inverse",
+                "what m = n means: the exact softmax (or polynomial), or the "
+                "same formula (inverse: nystrom-attention)"),
+    word_option("init", "original", "original exact",
+                "start of the inverse of a softmax: K2^T over the largest "
+                "column sum of all heads (original) or of each head (exact)"),
+    word_option("activation", "softmax", "softmax polynomial",
+                "activation of the logits: softmax, or c x^p entry by entry [POLY]; then V "
+                "starts at K2^T over |K2|_1 |K2|_inf of each head"),
     power_option,
     scale_option,
     start_option,
-    AttentionOption{.name = "conv",
-                    .fallback = "0",
-                    .numbers = true,
-                    .whole = true,
-                    .most = 1e4,
-                    .description = "odd width of the convolution over values that is added to P, "
-                                   "drawn U(-1, 1) / sqrt(width); 0: none"},
-    AttentionOption{.name = "seed",
-                    .fallback = "0",
-                    .numbers = true,
-                    .whole = true,
-                    .description = "seed of the convolution"}};
+    whole_option("conv", "0",
+                 "odd width of the convolution over values that is added to P, "
+                 "drawn U(-1, 1) / sqrt(width); 0: none",
+                 0, 1e4),
+    seed_option("seed of the convolution")};
 
 constexpr std::string_view no_logits = "P is a product of three softmaxes";
 constexpr std::string_view no_power_logits = "P is a product of three matrices of powers";

@@ -9,6 +9,30 @@ namespace tsdiag::variants {
 /// The option of variants that draw again in a training.
 inline constexpr std::string_view redraw_option = "redraw";
 
+// Kinds of options.
+constexpr AttentionOption whole_option(std::string_view name, std::string_view fallback,
+                                       std::string_view description, double least = 0,
+                                       double most = NamedOption{}.most) {
+    return {.name = name,
+            .fallback = fallback,
+            .numbers = true,
+            .whole = true,
+            .least = least,
+            .most = most,
+            .description = description};
+}
+constexpr AttentionOption word_option(std::string_view name, std::string_view fallback,
+                                      std::string_view words, std::string_view description) {
+    return {.name = name, .fallback = fallback, .words = words, .description = description};
+}
+constexpr AttentionOption switch_option(std::string_view name, std::string_view fallback,
+                                        std::string_view description) {
+    return word_option(name, fallback, "0 1", description);
+}
+constexpr AttentionOption seed_option(std::string_view description) {
+    return whole_option("seed", "0", description);
+}
+
 /// The options of `entry`: as given, else their defaults.  Throws as `check_options`.
 class Options : public OptionValues {
   public:

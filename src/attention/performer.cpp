@@ -22,10 +22,7 @@ constexpr std::array performer_options{
         .least = 1,
         .most = 1e6,
         .description = "m, the number of random features; auto: d ln d, d the width of a head"},
-    AttentionOption{.name = "kernel",
-                    .fallback = "softmax",
-                    .words = "softmax relu",
-                    .description = "relu: phi(x) = relu(W x) + epsilon"},
+    word_option("kernel", "softmax", "softmax relu", "relu: phi(x) = relu(W x) + epsilon"),
     AttentionOption{.name = "epsilon",
                     .fallback = "auto",
                     .words = "auto",
@@ -41,17 +38,10 @@ constexpr std::array performer_options{
                     .most = 1,
                     .description = "added to the sum of key features in each denominator; "
                                    "performer-pytorch has 1e-6 if causal"},
-    AttentionOption{.name = redraw_option,
-                    .fallback = "1000",
-                    .numbers = true,
-                    .whole = true,
-                    .description = "updates of a training after which W is drawn again, "
-                                   "0: never; 1000 in performer-pytorch"},
-    AttentionOption{.name = "seed",
-                    .fallback = "0",
-                    .numbers = true,
-                    .whole = true,
-                    .description = "seed of W, which the heads of a layer share"}};
+    whole_option(redraw_option, "1000",
+                 "updates of a training after which W is drawn again, "
+                 "0: never; 1000 in performer-pytorch"),
+    seed_option("seed of W, which the heads of a layer share")};
 
 /// W, (1, m, d), and the scale of the logits; x is multiplied by its root.
 struct Projection {

@@ -6,14 +6,7 @@
 /// The polynomial of [POLY], c S^p entry by entry: its options, its power and its scale.
 namespace tsdiag::variants {
 
-inline constexpr AttentionOption power_option{.name = "p",
-                                              .fallback = "3",
-                                              .words = "",
-                                              .numbers = true,
-                                              .whole = true,
-                                              .least = 1,
-                                              .most = 6,
-                                              .description = "the power"};
+inline constexpr AttentionOption power_option = whole_option("p", "3", "the power", 1, 6);
 inline constexpr AttentionOption scale_option{
     .name = "scale",
     .fallback = "1/sqrt(N)",

@@ -17,20 +17,9 @@ namespace tsdiag::variants {
 namespace {
 
 constexpr std::array reformer_options{
-    AttentionOption{
-        .name = "rounds",
-        .fallback = "8",
-        .numbers = true,
-        .whole = true,
-        .least = 1,
-        .most = 100,
-        .description = "independent hash rounds; a token attends to the keys of all rounds"},
-    AttentionOption{.name = "chunk",
-                    .fallback = "64",
-                    .numbers = true,
-                    .whole = true,
-                    .least = 1,
-                    .description = "m, sorted tokens per chunk; the last chunk may be shorter"},
+    whole_option("rounds", "8",
+                 "independent hash rounds; a token attends to the keys of all rounds", 1, 100),
+    whole_option("chunk", "64", "m, sorted tokens per chunk; the last chunk may be shorter", 1),
     AttentionOption{.name = "buckets",
                     .fallback = "2n/m",
                     .words = "2n/m power",
@@ -42,39 +31,20 @@ constexpr std::array reformer_options{
                         "b, the number per round, even; 2n/m: rounded up to an even number; power: "
                         "twice the whole chunks of n, down to a power of two, as in Hugging Face's "
                         "code"},
-    AttentionOption{.name = "keys",
-                    .fallback = "unit",
-                    .words = "unit rms",
-                    .description = "k = q/|q|, or q over the root of its mean square (rms: logits "
-                                   "sqrt(d) times larger), as in the released code"},
-    AttentionOption{
-        .name = "across",
-        .fallback = "0",
-        .words = "0 1",
-        .description = "1: a chunk also attends to keys of other buckets, as in the released code"},
-    AttentionOption{
-        .name = "wrap",
-        .fallback = "0",
-        .words = "0 1",
-        .description =
-            "1: the first chunk of a round looks at the last of the round before, as in the "
-            "released code"},
-    AttentionOption{
-        .name = "duplicates",
-        .fallback = "0",
-        .words = "0 1",
-        .description = "1: a key seen in N rounds counts N times, as in later releases"},
-    AttentionOption{.name = redraw_option,
-                    .fallback = "1",
-                    .numbers = true,
-                    .whole = true,
-                    .description = "updates of a training after which R is drawn again, "
-                                   "0: never; 1 as in the released code"},
-    AttentionOption{.name = "seed",
-                    .fallback = "0",
-                    .numbers = true,
-                    .whole = true,
-                    .description = "seed of the rotations R, which the heads of a layer share"}};
+    word_option("keys", "unit", "unit rms",
+                "k = q/|q|, or q over the root of its mean square (rms: logits "
+                "sqrt(d) times larger), as in the released code"),
+    switch_option("across", "0",
+                  "1: a chunk also attends to keys of other buckets, as in the released code"),
+    switch_option("wrap", "0",
+                  "1: the first chunk of a round looks at the last of the round before, as in the "
+                  "released code"),
+    switch_option("duplicates", "0",
+                  "1: a key seen in N rounds counts N times, as in later releases"),
+    whole_option(redraw_option, "1",
+                 "updates of a training after which R is drawn again, "
+                 "0: never; 1 as in the released code"),
+    seed_option("seed of the rotations R, which the heads of a layer share")};
 
 constexpr std::size_t at(Index x) { return std::size_t(x); }
 

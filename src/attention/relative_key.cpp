@@ -12,16 +12,9 @@ namespace tsdiag::variants {
 namespace {
 
 constexpr std::array relative_key_options{
-    AttentionOption{.name = "keys",
-                    .fallback = "0",
-                    .words = "0 1",
-                    .description = "1: also of keys, k_j a_(i-j)^T"},
-    AttentionOption{.name = "seed",
-                    .fallback = "0",
-                    .numbers = true,
-                    .whole = true,
-                    .description = "seed of a, U(-1, 1) / sqrt(w) of w columns, if a model has "
-                                   "none"}};
+    switch_option("keys", "0", "1: also of keys, k_j a_(i-j)^T"),
+    seed_option("seed of a, U(-1, 1) / sqrt(w) of w columns, if a model has "
+                "none")};
 
 }  // namespace
 

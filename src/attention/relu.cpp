@@ -6,10 +6,7 @@ namespace tsdiag::variants {
 namespace {
 
 constexpr std::array relu_options{
-    AttentionOption{.name = "scale",
-                    .fallback = "1/n",
-                    .words = "none 1/n",
-                    .description = "c: none is 1, 1/n divides by the number of tokens"}};
+    word_option("scale", "1/n", "none 1/n", "c: none is 1, 1/n divides by the number of tokens")};
 
 }  // namespace
 

@@ -25,40 +25,20 @@ constexpr std::array skyformer_options{
         .least = 1,
         .most = 8192,
         .description = "m, the number of tokens drawn with replacement; auto: min(128, n)"},
-    AttentionOption{.name = "draw",
-                    .fallback = "halves",
-                    .words = "halves all",
-                    .description =
-                        "halves: m/2 from the queries and the rest from the keys, as in the "
-                        "released code; all: from queries and keys together, as in the text"},
+    word_option("draw", "halves", "halves all",
+                "halves: m/2 from the queries and the rest from the keys, as in the "
+                "released code; all: from queries and keys together, as in the text"),
     AttentionOption{.name = "gamma",
                     .fallback = "0.1",
                     .numbers = true,
                     .most = 1e6,
                     .description = "added to the diagonal of M; 0.1 in the released code"},
-    AttentionOption{.name = "iterations",
-                    .fallback = "6",
-                    .numbers = true,
-                    .whole = true,
-                    .least = 1,
-                    .most = 1000,
-                    .description = "steps towards the inverse"},
-    AttentionOption{.name = "init",
-                    .fallback = "original",
-                    .words = "original exact",
-                    .description = "start of the inverse: as in nystrom"},
-    AttentionOption{.name = redraw_option,
-                    .fallback = "1",
-                    .numbers = true,
-                    .whole = true,
-                    .description =
-                        "updates of a training after which the landmarks are drawn again, "
-                        "0: never; 1 as in the released code"},
-    AttentionOption{.name = "seed",
-                    .fallback = "0",
-                    .numbers = true,
-                    .whole = true,
-                    .description = "seed of the landmarks, which the heads of a layer share"}};
+    whole_option("iterations", "6", "steps towards the inverse", 1, 1000),
+    word_option("init", "original", "original exact", "start of the inverse: as in nystrom"),
+    whole_option(redraw_option, "1",
+                 "updates of a training after which the landmarks are drawn again, "
+                 "0: never; 1 as in the released code"),
+    seed_option("seed of the landmarks, which the heads of a layer share")};
 
 /// m of n tokens.
 Index landmarks_of(const Options& options, Index n) {

@@ -7,17 +7,11 @@ namespace tsdiag::variants {
 namespace {
 
 constexpr std::array softmax_options{
-    AttentionOption{
-        .name = "alibi",
-        .fallback = "0",
-        .words = "0 1",
-        .description = "1: logits S_ij - m_h |i - j| with the slopes m_h = 2^(-8h/H) of [ALIBI]"},
-    AttentionOption{.name = "chunk",
-                    .fallback = "0",
-                    .numbers = true,
-                    .whole = true,
-                    .description = "c > 0: a token sees only the c positions of its own chunk, "
-                                   "from a multiple of c on [LLAMA4]"},
+    switch_option("alibi", "0",
+                  "1: logits S_ij - m_h |i - j| with the slopes m_h = 2^(-8h/H) of [ALIBI]"),
+    whole_option("chunk", "0",
+                 "c > 0: a token sees only the c positions of its own chunk, "
+                 "from a multiple of c on [LLAMA4]"),
     AttentionOption{.name = "cap",
                     .fallback = "0",
                     .numbers = true,

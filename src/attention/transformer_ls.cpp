@@ -32,25 +32,13 @@ constexpr std::array transformer_ls_options{
                     .least = 1,
                     .most = 1e5,
                     .description = "r, projected keys (causal: per chunk); auto: 32 (causal: 1)"},
-    AttentionOption{.name = "chunk",
-                    .fallback = "16",
-                    .numbers = true,
-                    .whole = true,
-                    .least = 1,
-                    .description = "l, positions per chunk of a causal projection"},
-    AttentionOption{
-        .name = "dual_ln",
-        .fallback = "1",
-        .words = "0 1",
-        .description =
-            "1: a layer norm without weight of the keys and another of the projected keys, heads "
-            "concatenated; that of the values is omitted, because P V is linear in V"},
-    AttentionOption{.name = "seed",
-                    .fallback = "0",
-                    .numbers = true,
-                    .whole = true,
-                    .description = "seed of W, U(-1, 1) / sqrt(d) for each head, if a model has "
-                                   "none"}};
+    whole_option("chunk", "16", "l, positions per chunk of a causal projection", 1),
+    switch_option(
+        "dual_ln", "1",
+        "1: a layer norm without weight of the keys and another of the projected keys, heads "
+        "concatenated; that of the values is omitted, because P V is linear in V"),
+    seed_option("seed of W, U(-1, 1) / sqrt(d) for each head, if a model has "
+                "none")};
 
 Index rank_of(const Options& options, bool causal) {
     return options.number("rank") ? options.count("rank") : causal ? 1 : 32;

@@ -20,12 +20,8 @@ constexpr std::array transformer_xl_options{
                     .numbers = true,
                     .whole = true,
                     .description = "maximum distance; keys farther away use this distance"},
-    AttentionOption{.name = "seed",
-                    .fallback = "0",
-                    .numbers = true,
-                    .whole = true,
-                    .description = "seed of u and v, U(-1, 1) / sqrt(w) of w columns, and of W, "
-                                   "U(-1, 1) sqrt(6/d), if a model has none"}};
+    seed_option("seed of u and v, U(-1, 1) / sqrt(w) of w columns, and of W, "
+                "U(-1, 1) sqrt(6/d), if a model has none")};
 
 /// The parameter `name` of shape (1, rows, cols), cols 0: any; or drawn, `cols` columns.
 Tensor own(const AttentionInput& in, const Options& options, std::string_view name, Shape shape,
