@@ -31,14 +31,14 @@ struct GgufDialect {
     std::string_view epsilon;
     std::string_view activation_key = "", activation = "";  ///< no key: the family has no choice
     GgufRotation rotation = GgufRotation::as_stored;
+    /// Reads the keys of its own.
+    void (*more)(GgufKeys& keys) = nullptr;
+    /// Whether it owns the file, of several with its architecture.
+    bool (*owns)(const Checkpoint& file) = nullptr;
     bool fused_in_parts = false;  ///< of q, k, v in groups all queries, all keys, all values
     Index key_heads = 0;          ///< where no key of the family says it; 0: as many as heads
     bool plus_one = false;        ///< the 1 of norms that multiply by 1 + w is in the file's w
     std::string_view share_key = "partial_rotary_factor";  ///< empty: whole heads rotate
-    /// Whether it owns the file, of several with its architecture.
-    bool (*owns)(const Checkpoint& file) = nullptr;
-    /// Reads the keys of its own.
-    void (*more)(GgufKeys& keys) = nullptr;
 };
 
 /// All that are supported; the first that owns a file reads it.
