@@ -55,10 +55,6 @@ constexpr std::array distilbert_pairs{
     NamePair{"layer.*.norm2", "transformer.layer.*.output_layer_norm"},
 };
 
-Names bert_names(const ModelSpec& spec) { return translate(spec, bert_pairs); }
-Names megatron_names(const ModelSpec& spec) { return translate(spec, megatron_pairs); }
-Names distilbert_names(const ModelSpec& spec) { return translate(spec, distilbert_pairs); }
-
 constexpr std::string_view bert_anchor = "encoder.layer.0.attention.self.query.weight";
 constexpr std::string_view distance_table =
     "encoder.layer.0.attention.self.distance_embedding.weight";
@@ -81,26 +77,9 @@ std::string_view family_by_names(const Checkpoint& file) {
     return one_type || prefix->ends_with("roberta.") ? "roberta" : "bert";
 }
 
-bool matches_bert(const Checkpoint& file, const Json& config) {
-    return by_model_type(config, {"bert"}).value_or(family_by_names(file) == "bert");
-}
 bool matches_roberta(const Checkpoint& file, const Json& config) {
     return by_model_type(config, {"roberta", "xlm-roberta", "camembert"})
         .value_or(family_by_names(file) == "roberta");
-}
-bool matches_electra(const Checkpoint& file, const Json& config) {
-    return by_model_type(config, {"electra"}).value_or(family_by_names(file) == "electra");
-}
-bool matches_ernie(const Checkpoint& file, const Json& config) {
-    return by_model_type(config, {"ernie"}).value_or(family_by_names(file) == "ernie");
-}
-bool matches_megatron(const Checkpoint& file, const Json& config) {
-    return by_model_type(config, {"megatron-bert"})
-        .value_or(family_by_names(file) == "megatron-bert");
-}
-/// Its tensors have BERT's names: only a configuration identifies it.
-bool matches_big_bird(const Checkpoint&, const Json& config) {
-    return by_model_type(config, {"big_bird"}).value_or(false);
 }
 bool matches_distilbert(const Checkpoint& file, const Json& config) {
     if (const auto declared = by_model_type(config, {"distilbert"})) return *declared;
@@ -234,7 +213,7 @@ Architecture read_bert_like(const Checkpoint& file, const DetectOptions& options
     const Index layers = r.layers("encoder.layer.");
     r.agreed({"num_hidden_layers"}, layers, "encoder.layer.*");
     s.blocks.assign(std::size_t(layers), b);
-    Names names = megatron ? megatron_names(s) : bert_names(s);
+    Names names = translate(s, megatron ? std::span<const NamePair>(megatron_pairs) : bert_pairs);
     r.accept_gamma_beta(names);
     return r.finish(
         std::move(names),
@@ -244,25 +223,6 @@ Architecture read_bert_like(const Checkpoint& file, const DetectOptions& options
          "embeddings.token_type_ids", "pooler.*", "cls.*", "classifier*", "qa_outputs.*",
          "qa_classifier.*", "lm_head.*", "discriminator_predictions.*", "generator_predictions.*",
          "generator_lm_head.*"});
-}
-
-Architecture read_bert(const Checkpoint& file, const DetectOptions& options) {
-    return read_bert_like(file, options, "bert");
-}
-Architecture read_roberta(const Checkpoint& file, const DetectOptions& options) {
-    return read_bert_like(file, options, "roberta");
-}
-Architecture read_electra(const Checkpoint& file, const DetectOptions& options) {
-    return read_bert_like(file, options, "electra");
-}
-Architecture read_ernie(const Checkpoint& file, const DetectOptions& options) {
-    return read_bert_like(file, options, "ernie");
-}
-Architecture read_megatron(const Checkpoint& file, const DetectOptions& options) {
-    return read_bert_like(file, options, "megatron-bert");
-}
-Architecture read_big_bird(const Checkpoint& file, const DetectOptions& options) {
-    return read_bert_like(file, options, "big_bird");
 }
 
 Architecture read_distilbert(const Checkpoint& file, const DetectOptions& options) {
@@ -284,7 +244,7 @@ Architecture read_distilbert(const Checkpoint& file, const DetectOptions& option
     const Index layers = r.layers("transformer.layer.");
     r.agreed({"n_layers"}, layers, "transformer.layer.*");
     r.spec.blocks.assign(std::size_t(layers), b);
-    return r.finish(distilbert_names(r.spec),
+    return r.finish(translate(r.spec, distilbert_pairs),
                     {"*position_ids", "vocab_*", "classifier*", "pre_classifier*", "qa_outputs.*"});
 }
 
@@ -380,48 +340,38 @@ RandomModel draw_like(std::string_view family, const std::vector<Preset>& preset
         "weights N(0, 0.02^2), biases 0, norms 1 and 0, padding rows 0");
 }
 
-RandomModel draw_bert(std::string_view name, const Keys& keys) {
-    return draw_like("bert", bert_presets(), name, keys);
-}
-RandomModel draw_roberta(std::string_view name, const Keys& keys) {
-    return draw_like("roberta", roberta_presets(), name, keys);
-}
-RandomModel draw_electra(std::string_view name, const Keys& keys) {
-    return draw_like("electra", electra_presets(), name, keys);
-}
-RandomModel draw_ernie(std::string_view name, const Keys& keys) {
-    return draw_like("ernie", ernie_presets(), name, keys);
-}
-RandomModel draw_megatron(std::string_view name, const Keys& keys) {
-    return draw_like("megatron-bert", megatron_presets(), name, keys);
-}
-RandomModel draw_distilbert(std::string_view name, const Keys& keys) {
-    return draw_like("distilbert", distilbert_presets(), name, keys);
-}
-
-std::vector<std::string_view> bert_random() { return names_of(bert_presets()); }
-std::vector<std::string_view> roberta_random() { return names_of(roberta_presets()); }
-std::vector<std::string_view> electra_random() { return names_of(electra_presets()); }
-std::vector<std::string_view> ernie_random() { return names_of(ernie_presets()); }
-std::vector<std::string_view> megatron_random() { return names_of(megatron_presets()); }
-std::vector<std::string_view> distilbert_random() { return names_of(distilbert_presets()); }
-
-std::string_view model_class(std::string_view family) {
-    if (family == "roberta") return "RobertaModel";
-    if (family == "electra") return "ElectraModel";
-    if (family == "ernie") return "ErnieModel";
-    return family == "megatron-bert" ? "MegatronBertModel" : "BertModel";
-}
+/// A family with BERT's layers.
+struct Family {
+    std::string_view name, title, description, model_class;
+    std::vector<Preset> (*presets)();
+    std::span<const NamePair> pairs = bert_pairs;
+};
+constexpr Family bert_family = {"bert", "BERT", "BERT: post-norm encoder, learned positions",
+                                "BertModel", bert_presets};
+constexpr Family roberta_family = {
+    "roberta", "RoBERTa", "RoBERTa, XLM-RoBERTa, CamemBERT: BERT with positions that skip padding",
+    "RobertaModel", roberta_presets};
+constexpr Family electra_family = {"electra", "ELECTRA",
+                                   "ELECTRA: BERT whose embedding may be narrower than the model",
+                                   "ElectraModel", electra_presets};
+constexpr Family ernie_family = {"ernie", "ERNIE", "ERNIE 1, 2, 3: BERT with an embedding of tasks",
+                                 "ErnieModel", ernie_presets};
+constexpr Family megatron_family = {
+    "megatron-bert",     "Megatron-BERT",  "Megatron-BERT: BERT with the norms before the branches",
+    "MegatronBertModel", megatron_presets, megatron_pairs};
+constexpr Family distilbert_family = {
+    "distilbert",      "DistilBERT",       "DistilBERT: BERT without token types",
+    "DistilBertModel", distilbert_presets, distilbert_pairs};
 
 bool has_distances(const AttentionSpec& a) {
     return std::ranges::find(a.own, "distance", &Parameter::name) != a.own.end();
 }
 
-Json bert_config(const ModelSpec& s) {
+Json bert_config(const ModelSpec& s, std::string_view model_class) {
     const BlockSpec& b = s.blocks.front();
     const bool roberta = s.family == "roberta", distances = has_distances(b.attention);
     Json out;
-    out.set("architectures", Json::Array{model_class(s.family)});
+    out.set("architectures", Json::Array{model_class});
     out.set("model_type", s.family).set("hidden_size", s.width);
     if (s.family == "electra") out.set("embedding_size", s.embedding.width);
     if (s.family == "ernie") out.set("use_task_id", s.embedding.task_rows > 0);
@@ -444,7 +394,8 @@ Json bert_config(const ModelSpec& s) {
 Json distilbert_config(const ModelSpec& s) {
     const BlockSpec& b = s.blocks.front();
     Json out;
-    out.set("architectures", Json::Array{"DistilBertModel"}).set("model_type", s.family);
+    out.set("architectures", Json::Array{distilbert_family.model_class})
+        .set("model_type", s.family);
     out.set("dim", s.width).set("n_layers", Index(s.blocks.size()));
     out.set("n_heads", b.attention.heads).set("hidden_dim", b.ffn.width);
     out.set("activation", hf_activation(b.ffn.activation)).set("layer_norm_eps", b.norm.eps);
@@ -454,40 +405,52 @@ Json distilbert_config(const ModelSpec& s) {
     return out.set("pad_token_id", 0).set("initializer_range", 0.02);
 }
 
+template <const Family& family>
+constexpr ArchitectureEntry entry_of() {
+    return {family.name,
+            family.title,
+            family.description,
+            [](const Checkpoint& file, const Json& config) {
+                return by_model_type(config, {family.name})
+                    .value_or(family_by_names(file) == family.name);
+            },
+            [](const Checkpoint& file, const DetectOptions& options) {
+                return read_bert_like(file, options, family.name);
+            },
+            [](std::string_view name, const Keys& keys) {
+                return draw_like(family.name, family.presets(), name, keys);
+            },
+            [] { return names_of(family.presets()); },
+            [](const ModelSpec& spec) { return translate(spec, family.pairs); },
+            [](const ModelSpec& spec) { return bert_config(spec, family.model_class); }};
+}
+
 }  // namespace
 
-extern const ArchitectureEntry bert = {
-    "bert",       "BERT",     "BERT: post-norm encoder, learned positions",
-    matches_bert, read_bert,  draw_bert,
-    bert_random,  bert_names, bert_config};
-extern const ArchitectureEntry roberta = {
-    "roberta",
-    "RoBERTa",
-    "RoBERTa, XLM-RoBERTa, CamemBERT: BERT with positions that skip padding",
-    matches_roberta,
-    read_roberta,
-    draw_roberta,
-    roberta_random,
-    bert_names,
-    bert_config};
-extern const ArchitectureEntry electra = {
-    "electra",       "ELECTRA",    "ELECTRA: BERT whose embedding may be narrower than the model",
-    matches_electra, read_electra, draw_electra,
-    electra_random,  bert_names,   bert_config};
-extern const ArchitectureEntry ernie = {
-    "ernie",       "ERNIE",    "ERNIE 1, 2, 3: BERT with an embedding of tasks",
-    matches_ernie, read_ernie, draw_ernie,
-    ernie_random,  bert_names, bert_config};
-extern const ArchitectureEntry megatron = {
-    "megatron-bert",  "Megatron-BERT", "Megatron-BERT: BERT with the norms before the branches",
-    matches_megatron, read_megatron,   draw_megatron,
-    megatron_random,  megatron_names,  bert_config};
-extern const ArchitectureEntry big_bird = {"big_bird", "BigBird",
-                                           "BigBird: BERT with block-sparse attention",
-                                           matches_big_bird, read_big_bird};
-extern const ArchitectureEntry distilbert = {
-    "distilbert",       "DistilBERT",     "DistilBERT: BERT without token types",
-    matches_distilbert, read_distilbert,  draw_distilbert,
-    distilbert_random,  distilbert_names, distilbert_config};
+extern const ArchitectureEntry bert = entry_of<bert_family>();
+extern const ArchitectureEntry roberta = [] {
+    ArchitectureEntry entry = entry_of<roberta_family>();
+    entry.matches = matches_roberta;
+    return entry;
+}();
+extern const ArchitectureEntry electra = entry_of<electra_family>();
+extern const ArchitectureEntry ernie = entry_of<ernie_family>();
+extern const ArchitectureEntry megatron = entry_of<megatron_family>();
+/// Its tensors have BERT's names: only a configuration identifies it.
+extern const ArchitectureEntry big_bird = {
+    "big_bird", "BigBird", "BigBird: BERT with block-sparse attention",
+    [](const Checkpoint&, const Json& config) {
+        return by_model_type(config, {"big_bird"}).value_or(false);
+    },
+    [](const Checkpoint& file, const DetectOptions& options) {
+        return read_bert_like(file, options, "big_bird");
+    }};
+extern const ArchitectureEntry distilbert = [] {
+    ArchitectureEntry entry = entry_of<distilbert_family>();
+    entry.matches = matches_distilbert;
+    entry.read = read_distilbert;
+    entry.config = distilbert_config;
+    return entry;
+}();
 
 }  // namespace tsdiag::families::bert
