@@ -63,15 +63,11 @@ Matrix linear_gradient(const Matrix& s, const Matrix& V, const Matrix& g) {
 }
 
 Variables draw_signed_scores(const Rng& rng, const Sizes& at, Distribution distribution) {
-    Variables v;
-    v.set("s", draw(rng, "s", 1, at.n, distribution));
-    return v;
+    return {{"s", draw(rng, "s", 1, at.n, distribution)}};
 }
 
 Variables draw_scores(const Rng& rng, const Sizes& at, Distribution distribution) {
-    Variables v;
-    v.set("s", draw(rng, "s", 1, at.n, distribution).cwiseAbs());
-    return v;
+    return {{"s", draw(rng, "s", 1, at.n, distribution).cwiseAbs()}};
 }
 
 Variables draw_row(const Rng& rng, const Sizes& at, Distribution distribution) {

@@ -42,12 +42,10 @@ namespace {
 /// d1 = 2 d, m = d + 1 classes.
 Variables draw_tail(const Rng& rng, const Sizes& at, Distribution distribution) {
     const Index d = at.d, d1 = 2 * at.d, m = at.d + 1;
-    Variables v;
-    v.set("X1", draw(rng, "X1", at.n, d, distribution));
-    v.set("W1", draw(rng, "W1", d, d1, distribution));
-    v.set("W2", draw(rng, "W2", d1, d, distribution));
-    v.set("W3", draw(rng, "W3", d, m, distribution));
-    return v;
+    return {{"X1", draw(rng, "X1", at.n, d, distribution)},
+            {"W1", draw(rng, "W1", d, d1, distribution)},
+            {"W2", draw(rng, "W2", d1, d, distribution)},
+            {"W3", draw(rng, "W3", d, m, distribution)}};
 }
 
 Tail tail_of(const Variables& v) { return {v("X1"), v("W1"), v("W2"), v("W3")}; }

@@ -8,10 +8,8 @@ namespace {
 
 /// X and Y share the inner dimension; Y has one row more, so that the numbers of rows differ.
 Variables draw_factors(const Rng& rng, const Sizes& at, Distribution distribution) {
-    Variables v;
-    v.set("X", draw(rng, "X", at.n, at.d, distribution));
-    v.set("Y", draw(rng, "Y", at.n + 1, at.d, distribution));
-    return v;
+    return {{"X", draw(rng, "X", at.n, at.d, distribution)},
+            {"Y", draw(rng, "Y", at.n + 1, at.d, distribution)}};
 }
 
 double product_norm(const Variables& v) { return largest_row(v("X") * v("Y").transpose()); }
@@ -48,9 +46,7 @@ std::vector<Reading> check_product(const Check& how) {
 }
 
 Attained attain_product() {
-    Variables v;
-    v.set("X", Matrix{{3.0, 4}});
-    v.set("Y", Matrix{{3.0, 4}, {-3, -4}, {3, 4}});
+    const Variables v{{"X", Matrix{{3.0, 4}}}, {"Y", Matrix{{3.0, 4}, {-3, -4}, {3, 4}}}};
     return {product_norm(v), product_bound(v, 3), 1e-14};
 }
 
@@ -64,9 +60,7 @@ std::vector<Reading> violate_product(const Check& how) {
 }
 
 Variables draw_matrix(const Rng& rng, const Sizes& at, Distribution distribution) {
-    Variables v;
-    v.set("X", draw(rng, "X", at.n, at.d, distribution));
-    return v;
+    return {{"X", draw(rng, "X", at.n, at.d, distribution)}};
 }
 
 double spectral_bound(const Matrix& X, Index n) { return std::sqrt(double(n)) * largest_row(X); }

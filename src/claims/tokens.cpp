@@ -3,9 +3,7 @@
 namespace tsdiag::claim {
 
 Variables draw_tokens(const Rng& rng, const Sizes& at, Distribution distribution) {
-    Variables v;
-    v.set("X", draw(rng, "X", at.n, at.d, distribution));
-    return v;
+    return {{"X", draw(rng, "X", at.n, at.d, distribution)}};
 }
 
 double rounding_of(const Matrix& x) { return 4 * ulp * double(x.size() + 8); }

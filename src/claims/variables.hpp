@@ -1,5 +1,6 @@
 #pragma once
 #include <Eigen/Core>
+#include <initializer_list>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -23,6 +24,13 @@ struct Sizes {
 /// The free variables of a statement, by name.
 class Variables {
   public:
+    struct Entry {
+        std::string name;
+        Matrix value;
+    };
+    Variables() = default;
+    /// Names are distinct.
+    Variables(std::initializer_list<Entry> entries) : entries_(entries) {}
     /// Replaces the variable of that name, if any.
     void set(std::string name, Matrix value);
     /// Throws `Error` where there is none of that name.
@@ -34,10 +42,6 @@ class Variables {
     std::vector<NamedMatrix> named() const;
 
   private:
-    struct Entry {
-        std::string name;
-        Matrix value;
-    };
     std::vector<Entry> entries_;
 };
 

@@ -25,11 +25,9 @@ Matrix rounding(const Matrix& p, const Variables& v) {
 
 /// Scores s >= 0, values V and the target a.
 Variables draw_target_row(const Rng& rng, const Sizes& at, Distribution distribution) {
-    Variables v;
-    v.set("s", draw(rng, "s", 1, at.n, distribution).cwiseAbs());
-    v.set("V", draw(rng, "V", at.n, at.d, distribution));
-    v.set("a", draw(rng, "a", 1, at.d, distribution));
-    return v;
+    return {{"s", draw(rng, "s", 1, at.n, distribution).cwiseAbs()},
+            {"V", draw(rng, "V", at.n, at.d, distribution)},
+            {"a", draw(rng, "a", 1, at.d, distribution)}};
 }
 
 // --- (43)
@@ -54,11 +52,7 @@ std::vector<Reading> check_weights(const Check& how) {
 }
 
 Variables small_case() {
-    Variables v;
-    v.set("s", Matrix{{3.0, 1}});
-    v.set("V", Matrix{{1.0}, {-1}});
-    v.set("a", Matrix{{0.0}});
-    return v;
+    return {{"s", Matrix{{3.0, 1}}}, {"V", Matrix{{1.0}, {-1}}}, {"a", Matrix{{0.0}}}};
 }
 
 /// p = (3, 1), V = (1; -1): o = 2, and dL/dp_1 = 2.

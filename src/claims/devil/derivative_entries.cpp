@@ -39,9 +39,7 @@ Bound zero_score() {
                 [](const Rng& rng, const Sizes& at, Distribution distribution) {
                     Matrix s = draw(rng, "s", 1, at.n, distribution).cwiseAbs();
                     s(0) = 0;
-                    Variables v;
-                    v.set("s", std::move(s));
-                    return v;
+                    return Variables{{"s", std::move(s)}};
                 },
             .sides = [](const Variables& v) -> std::optional<BoundSides> {
                 const Matrix& s = v("s");

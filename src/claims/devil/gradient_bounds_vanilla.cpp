@@ -60,10 +60,9 @@ std::vector<Reading> check_vanilla(const Check& how) {
 
 /// n = 4, p = (1/2, 1/6, 1/6, 1/6), v_1 opposite to the others: 1/2 on both sides.
 Attained attain_vanilla() {
-    Variables v;
-    v.set("s", Matrix{{std::log(3.0), 0, 0, 0}});
-    v.set("V", Matrix{{1.0}, {-1}, {-1}, {-1}});
-    v.set("g", Matrix{{1.0}});
+    const Variables v{{"s", Matrix{{std::log(3.0), 0, 0, 0}}},
+                      {"V", Matrix{{1.0}, {-1}, {-1}, {-1}}},
+                      {"g", Matrix{{1.0}}}};
     return {largest_softmax_gradient(v), printed_bound(v), 1e-14};
 }
 

@@ -64,10 +64,8 @@ std::vector<Reading> check_bound(const Check& how) {
 
 /// n = 2, equal scores, values 1 and 1 - sqrt(2): sqrt(2)/4 on both sides.
 Attained attain_bound() {
-    Variables v;
-    v.set("s", Matrix{{1.0, 1.0}});
-    v.set("V", Matrix{{1.0}, {1 - std::sqrt(2)}});
-    v.set("g", Matrix{{1.0}});
+    const Variables v{
+        {"s", Matrix{{1.0, 1.0}}}, {"V", Matrix{{1.0}, {1 - std::sqrt(2)}}}, {"g", Matrix{{1.0}}}};
     const BoundSides s = sides_of(v, printed_factor);
     return {s.measured, s.bound, 1e-14};
 }

@@ -33,12 +33,10 @@ bool nonzero(const Matrix& u) { return u.cwiseAbs().minCoeff() > 0; }
 /// M from 1 to 10^12, the direction u of x0, the number of keys, values and g = dL/do.
 Variables draw_construction(const Rng& rng, const Sizes& at, Distribution distribution) {
     Rng stream = rng.fork("M");
-    Variables v;
-    v.set("M", Matrix{{std::pow(10.0, 12 * stream.uniform())}});
-    v.set("u", draw(rng, "u", 1, at.d, distribution));
-    v.set("V", draw(rng, "V", at.n, at.d, distribution));
-    v.set("g", draw(rng, "g", 1, at.d, distribution));
-    return v;
+    return {{"M", Matrix{{std::pow(10.0, 12 * stream.uniform())}}},
+            {"u", draw(rng, "u", 1, at.d, distribution)},
+            {"V", draw(rng, "V", at.n, at.d, distribution)},
+            {"g", draw(rng, "g", 1, at.d, distribution)}};
 }
 
 double keys(const Variables& v) { return double(v("V").rows()); }

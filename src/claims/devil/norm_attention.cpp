@@ -82,12 +82,10 @@ std::vector<Reading> violate_norm_gradient(const Check& how) {
 
 /// s, V and eps, and a: the loss is |o - a|^2 / 2, so that dL/do = o - a.
 Variables draw_loss(const Rng& rng, const Sizes& at, Distribution distribution) {
-    Variables v;
-    v.set("s", draw(rng, "s", 1, at.n, distribution));
-    v.set("V", draw(rng, "V", at.n, at.d, distribution));
-    v.set("eps", draw_eps(rng));
-    v.set("a", draw(rng, "a", 1, at.d, distribution));
-    return v;
+    return {{"s", draw(rng, "s", 1, at.n, distribution)},
+            {"V", draw(rng, "V", at.n, at.d, distribution)},
+            {"eps", draw_eps(rng)},
+            {"a", draw(rng, "a", 1, at.d, distribution)}};
 }
 
 std::complex<double> loss_of(const ComplexRow& t, const Matrix& a, double eps) {
@@ -162,11 +160,10 @@ std::vector<Reading> check_sum(const Check& how) {
 
 /// n = d: the sums are equal.  t = (3, 4), eps = 25/2, a = 0: dL/dt = t eps / 25^2.
 Attained attain_sum() {
-    Variables v;
-    v.set("s", Matrix{{3.0, 4}});
-    v.set("V", Matrix::Identity(2, 2));
-    v.set("eps", Matrix{{12.5}});
-    v.set("a", Matrix::Zero(1, 2));
+    const Variables v{{"s", Matrix{{3.0, 4}}},
+                      {"V", Matrix::Identity(2, 2)},
+                      {"eps", Matrix{{12.5}}},
+                      {"a", Matrix::Zero(1, 2)}};
     return {sum_to_n(row_of(v), 2)(0), 3 * 12.5 / 625, 1e-14};
 }
 

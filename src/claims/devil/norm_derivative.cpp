@@ -7,10 +7,7 @@ namespace tsdiag::claim {
 namespace {
 
 Variables draw_token(const Rng& rng, const Sizes& at, Distribution distribution) {
-    Variables v;
-    v.set("t", draw(rng, "t", 1, at.d, distribution));
-    v.set("eps", draw_eps(rng));
-    return v;
+    return {{"t", draw(rng, "t", 1, at.d, distribution)}, {"eps", draw_eps(rng)}};
 }
 
 using Measured = double (*)(const Matrix& R);

@@ -33,9 +33,7 @@ Bound gradient(std::string reading, std::string formula, Printed printed,
             .relation = Relation::equal,
             .draw =
                 [](const Rng& rng, const Sizes& at, Distribution distribution) {
-                    Variables v;
-                    v.set("x", draw(rng, "x", 1, at.n, distribution));
-                    return v;
+                    return Variables{{"x", draw(rng, "x", 1, at.n, distribution)}};
                 },
             .sides = [printed, weights](const Variables& v) -> std::optional<BoundSides> {
                 const Matrix &x = v("x"), F = softmax(x);

@@ -7,9 +7,7 @@ namespace tsdiag::claim {
 namespace {
 
 Variables draw_logit_matrix(const Rng& rng, const Sizes& at, Distribution distribution) {
-    Variables v;
-    v.set("A", draw(rng, "A", at.n, at.n, distribution));
-    return v;
+    return {{"A", draw(rng, "A", at.n, at.n, distribution)}};
 }
 
 double root_of_rows(const Variables& v) { return std::sqrt(double(v("A").rows())); }

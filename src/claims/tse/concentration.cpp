@@ -53,11 +53,10 @@ Variables draw_exact_tail(const Rng& rng, const Sizes& at, Distribution distribu
     how.distribution = distribution;
     const Heads heads = draw_heads(rng, how, 1);
     Rng stream = rng.fork("eps");
-    Variables v;
-    v.set("alpha^2 mu1^2", Matrix::Constant(1, 1, heads.alpha * heads.alpha * means_of(heads).mu1));
-    v.set("eps", Matrix::Constant(1, 1, stream.uniform()));
-    v.set("d", Matrix::Constant(1, 1, 2 * double((at.d + 1) / 2)));
-    return v;
+    return {
+        {"alpha^2 mu1^2", Matrix::Constant(1, 1, heads.alpha * heads.alpha * means_of(heads).mu1)},
+        {"eps", Matrix::Constant(1, 1, stream.uniform())},
+        {"d", Matrix::Constant(1, 1, 2 * double((at.d + 1) / 2))}};
 }
 
 /// Entries of W of `scale` times the claimed deviation.

@@ -96,12 +96,10 @@ std::optional<Enumerated> enumerate(const Heads& heads, double sigma) {
 }
 
 Variables draw_enumerated(const Rng& rng, const Sizes& at, Distribution distribution, Index heads) {
-    Variables v;
-    v.set("X", draw(rng, "X", at.n, heads > 1 ? heads : std::min<Index>(at.d, 2), distribution));
-    v.set("logits", draw(rng, "logits", heads * at.n, at.n, Distribution::gaussian));
-    v.set("alpha", draw_alpha(rng));
-    v.set("sigma", draw_alpha(rng.fork("sigma")));
-    return v;
+    return {{"X", draw(rng, "X", at.n, heads > 1 ? heads : std::min<Index>(at.d, 2), distribution)},
+            {"logits", draw(rng, "logits", heads * at.n, at.n, Distribution::gaussian)},
+            {"alpha", draw_alpha(rng)},
+            {"sigma", draw_alpha(rng.fork("sigma"))}};
 }
 
 Bound enumerated_bound(const EnumeratedEquation& equation) {

@@ -156,10 +156,8 @@ Bound any_estimate() {
     b.role = Role::sharper;
     b.hypotheses.reset();  // the limit of E[r] has d sigma^2 = 1
     b.draw = [](const Rng& rng, const Sizes& at, Distribution distribution) {
-        Variables v;
-        v.set("X", draw(rng, "X", at.n, at.d, distribution));
-        v.set("logits", draw(rng, "logits", at.n, at.n, Distribution::gaussian, 9));
-        return v;
+        return Variables{{"X", draw(rng, "X", at.n, at.d, distribution)},
+                         {"logits", draw(rng, "logits", at.n, at.n, Distribution::gaussian, 9)}};
     };
     b.search = {{2, 1}, {3, 1}};
     return b;

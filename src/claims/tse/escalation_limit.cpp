@@ -126,11 +126,9 @@ std::vector<Reading> violate_limit(const Check& how) {
     any.draw = [](const Rng& rng, const Sizes& at, Distribution distribution) {
         const Matrix X = draw(rng, "X", at.n, at.d, distribution);
         const Matrix looks = draw(rng, "looks", 1, at.n, Distribution::gaussian, 100);
-        Variables v;
-        v.set("X", centred(X) + mean_part(X) / 20);
-        v.set("logits", looks.replicate(at.n, 1));
-        v.set("alpha", draw_alpha(rng));
-        return v;
+        return Variables{{"X", centred(X) + mean_part(X) / 20},
+                         {"logits", looks.replicate(at.n, 1)},
+                         {"alpha", draw_alpha(rng)}};
     };
     Reading largest = examine_bound(any, how);
     largest.of = "maximum";

@@ -35,9 +35,8 @@ Bound power_rate(std::string reading, double (*modulus)(const Matrix&)) {
         .accuracy = 0,
         .draw =
             [](const Rng& rng, const Sizes& at, Distribution) {
-                Variables v;
-                v.set("logits", draw(rng, "logits", at.n, at.n, Distribution::gaussian));
-                return v;
+                return Variables{
+                    {"logits", draw(rng, "logits", at.n, at.n, Distribution::gaussian)}};
             },
         .sides = [modulus](const Variables& v) -> std::optional<BoundSides> {
             const Matrix P = softmax(v("logits"));
@@ -81,9 +80,7 @@ Variables draw_maps(const Rng& rng, Index n, Index count) {
                 for (Index i = 0; i < n; ++i) maps(k, i) = double(stream.below(std::uint64_t(n)));
             while (second_eigenvalue(map_of(maps, k)) > 0.5);
     }
-    Variables v;
-    v.set("maps", maps);
-    return v;
+    return {{"maps", maps}};
 }
 
 /// One map in n has such a spectrum.

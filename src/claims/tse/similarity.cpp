@@ -13,10 +13,8 @@ Step draw_step(const Rng& rng, const Check& how, double spread) {
 }
 
 Variables draw_mixed(const Rng& rng, const Sizes& at, Distribution distribution) {
-    Variables v;
-    v.set("X", draw(rng, "X", at.n, at.d, distribution));
-    v.set("logits", draw(rng, "logits", at.n, at.n, Distribution::gaussian));
-    return v;
+    return {{"X", draw(rng, "X", at.n, at.d, distribution)},
+            {"logits", draw(rng, "logits", at.n, at.n, Distribution::gaussian)}};
 }
 
 Step mixed_step(const Variables& v, double alpha) { return {v("X"), softmax(v("logits")), alpha}; }

@@ -11,11 +11,9 @@ namespace {
 /// A token b of at most two columns, a direction a, and sigma.
 Variables draw_direction(const Rng& rng, const Sizes& at, Distribution distribution) {
     const Index d = std::min<Index>(at.d, 2);
-    Variables v;
-    v.set("a", draw(rng, "a", 1, d, distribution));
-    v.set("b", draw(rng, "b", 1, d, distribution));
-    v.set("sigma", draw_alpha(rng));
-    return v;
+    return {{"a", draw(rng, "a", 1, d, distribution)},
+            {"b", draw(rng, "b", 1, d, distribution)},
+            {"sigma", draw_alpha(rng)}};
 }
 
 /// `mean` of the entries, in units of sigma.

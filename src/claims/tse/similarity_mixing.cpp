@@ -54,10 +54,9 @@ Bound kept_mean(std::string reading, bool equal_tokens, double sum = 1) {
             .relation = Relation::equal,
             .draw =
                 [equal_tokens](const Rng& rng, const Sizes& at, Distribution distribution) {
-                    Variables v;
-                    v.set("X", draw(rng, "X", equal_tokens ? 1 : at.n, at.d, distribution));
-                    v.set("logits", draw(rng, "logits", at.n, at.n, Distribution::gaussian));
-                    return v;
+                    return Variables{
+                        {"X", draw(rng, "X", equal_tokens ? 1 : at.n, at.d, distribution)},
+                        {"logits", draw(rng, "logits", at.n, at.n, Distribution::gaussian)}};
                 },
             .sides = [equal_tokens, sum](const Variables& v) -> std::optional<BoundSides> {
                 const Index n = v("logits").rows();

@@ -189,9 +189,7 @@ Bound any_tokens() {
             .role = Role::interpretation,
             .draw =
                 [](const Rng& rng, const Sizes& at, Distribution distribution) {
-                    Variables v;
-                    v.set("X", draw(rng, "X", at.n, at.d, distribution));
-                    return v;
+                    return Variables{{"X", draw(rng, "X", at.n, at.d, distribution)}};
                 },
             .sides = [](const Variables& v) -> std::optional<BoundSides> {
                 const Matrix& X = v("X");

@@ -43,11 +43,9 @@ BoundSides closest_tail(std::vector<double> levels, double most, const BoundOf& 
 Variables draw_forms(const Rng& rng, const Sizes& at, Distribution distribution) {
     const Index p = std::min<Index>(at.n, 3), q = std::min<Index>(at.d, 6);
     Rng stream = rng.fork("K");
-    Variables v;
-    v.set("B", draw(rng, "B", p, q, distribution));
-    v.set("a", draw(rng, "a", p, 1, distribution));
-    v.set("K", Matrix::Constant(1, 1, 1 - 0.9 * stream.uniform()));
-    return v;
+    return {{"B", draw(rng, "B", p, q, distribution)},
+            {"a", draw(rng, "a", p, 1, distribution)},
+            {"K", Matrix::Constant(1, 1, 1 - 0.9 * stream.uniform())}};
 }
 
 using Levels = std::vector<double> (*)(const Variables&, const std::vector<Matrix>& w);
@@ -233,9 +231,8 @@ Bound every_eps() {
         .draw =
             [](const Rng& rng, const Sizes&, Distribution) {
                 Rng stream = rng.fork("c");
-                Variables v;
-                v.set("c", Matrix::Constant(1, 1, std::pow(10.0, -2 * stream.uniform())));
-                return v;
+                return Variables{
+                    {"c", Matrix::Constant(1, 1, std::pow(10.0, -2 * stream.uniform()))}};
             },
         .sides = [](const Variables& v) -> std::optional<BoundSides> {
             const double c = v("c")(0), eps = 4 + 1 / c;
