@@ -248,11 +248,6 @@ bool needs_legend(const Figure& figure) {
     return line_styles(figure).size() > 1 && std::ranges::any_of(figure.panels, lines);
 }
 
-bool shares_legend(const Figure& figure) {
-    return needs_legend(figure) && std::none_of(figure.panels.begin(), figure.panels.end(),
-                                                [](const Plot& p) { return p.grid.has_value(); });
-}
-
 int legend_columns(const Figure& figure, double width) {
     std::size_t longest = 1;
     const std::vector<LineStyle> styles = line_styles(figure);
@@ -330,6 +325,9 @@ std::string tick_label(double value) {
     return fmt::format("{}e{}", s.substr(0, e), std::stoi(s.substr(e + 1)));
 }
 
+namespace {
+
+/// Every k-th of `count` cells, so that labels do not touch.
 std::vector<Index> cell_ticks(Index count, Index at_most) {
     Index step = 1;
     for (Index s : {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024})
@@ -342,11 +340,10 @@ std::vector<Index> cell_ticks(Index count, Index at_most) {
     return found;
 }
 
+/// The label at `i`, or its number where there are no labels.
 std::string cell_label(const std::vector<std::string>& labels, Index i) {
     return std::size_t(i) < labels.size() ? labels[std::size_t(i)] : fmt::format("{}", i);
 }
-
-namespace {
 
 /// Ticks of `cells`, in their middles.
 std::vector<Tick> in_cells(Index count, Index at_most, const std::vector<std::string>& labels) {

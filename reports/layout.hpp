@@ -35,9 +35,6 @@ struct LineStyle {
 std::vector<LineStyle> line_styles(const Figure& figure);
 /// Bubbles carry their names themselves.
 bool needs_legend(const Figure& figure);
-/// Is one legend enough for all panels?  Colours of lines and cells differ, so only if all panels
-/// are lines.
-bool shares_legend(const Figure& figure);
 /// Columns of the legend: as many as fit `width` pixels.
 int legend_columns(const Figure& figure, double width);
 
@@ -53,11 +50,6 @@ Extent value_extent(const Grid& grid);  ///< symmetric about 0 for the diverging
 /// Round positions inside the extent, `about` in number.
 std::vector<double> ticks(Extent extent, Scale scale, int about, bool whole = false);
 std::string tick_label(double value);
-/// Every k-th of `count` cells, so that labels do not touch.
-std::vector<Index> cell_ticks(Index count, Index at_most);
-
-/// The label at `i`, or its number where there are no labels.
-std::string cell_label(const std::vector<std::string>& labels, Index i);
 
 /// The position of a tick within its axis, from 0 to 1, and its label.
 struct Tick {

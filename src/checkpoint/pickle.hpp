@@ -39,7 +39,6 @@ struct PickleValue {
     Ref state = nullptr;      ///< argument of BUILD
 
     bool is(Kind k) const { return kind == k; }
-    bool is_global(std::string_view name) const { return kind == Kind::global && text == name; }
 };
 
 struct Pickle {

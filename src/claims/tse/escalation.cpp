@@ -117,19 +117,6 @@ double second_eigenvalue(const Matrix& P) {
     return moduli.size() < 2 ? 0 : moduli[1];
 }
 
-bool for_each_tuple(std::size_t count, const std::vector<double>& values,
-                    const std::function<bool(const std::vector<double>&)>& visit) {
-    std::vector<std::size_t> at(count, 0);
-    std::vector<double> tuple(count);
-    for (;;) {
-        for (std::size_t i = 0; i < count; ++i) tuple[i] = values[at[i]];
-        if (visit(tuple)) return true;
-        std::size_t digit = 0;
-        while (digit < count && ++at[digit] == values.size()) at[digit++] = 0;
-        if (digit == count) return false;
-    }
-}
-
 Matrix map_matrix(const std::vector<double>& map) {
     const Index n = Index(map.size());
     Matrix P = Matrix::Zero(n, n);

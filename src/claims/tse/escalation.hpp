@@ -41,9 +41,6 @@ Reading examine_rates(const Check& how, const Steps& steps, const Mean& like, do
 
 /// The modulus of the second eigenvalue.
 double second_eigenvalue(const Matrix& P);
-/// Every tuple of `count` numbers from `values`, in order; stops when `visit` returns true.
-bool for_each_tuple(std::size_t count, const std::vector<double>& values,
-                    const std::function<bool(const std::vector<double>&)>& visit);
 /// The n x n matrix of a map of n points: row i is the unit vector of map[i].
 Matrix map_matrix(const std::vector<double>& map);
 
