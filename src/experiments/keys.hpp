@@ -18,6 +18,37 @@ constexpr std::array<ExperimentKey, (Counts + ...)> joined(
     return out;
 }
 
+// Kinds of keys.
+constexpr ExperimentKey whole_key(std::string_view name, std::string_view tiny,
+                                  std::string_view quick, std::string_view paper,
+                                  std::string_view description, double least = 1,
+                                  double most = ExperimentKey{}.most) {
+    return {.name = name,
+            .tiny = tiny,
+            .quick = quick,
+            .paper = paper,
+            .description = description,
+            .least = least,
+            .most = most};
+}
+constexpr ExperimentKey real_key(std::string_view name, std::string_view tiny,
+                                 std::string_view quick, std::string_view paper,
+                                 std::string_view description, double least, double most) {
+    ExperimentKey key = whole_key(name, tiny, quick, paper, description, least, most);
+    key.whole = false;
+    return key;
+}
+constexpr ExperimentKey word_key(std::string_view name, std::string_view tiny,
+                                 std::string_view quick, std::string_view paper,
+                                 std::string_view description, std::string_view words) {
+    return {name, tiny, quick, paper, description, words, false};
+}
+/// `key` with several values, separated by commas.
+constexpr ExperimentKey listed(ExperimentKey key) {
+    key.list = true;
+    return key;
+}
+
 constexpr ExperimentKey key_layers(std::string_view tiny, std::string_view quick,
                                    std::string_view paper) {
     return {"layers", tiny, quick, paper, "blocks"};
@@ -48,13 +79,7 @@ constexpr ExperimentKey key_trials(std::string_view quick, std::string_view pape
 
 // Of trainings.
 constexpr ExperimentKey key_steps(std::string_view quick, std::string_view paper) {
-    return {.name = "steps",
-            .tiny = "12",
-            .quick = quick,
-            .paper = paper,
-            .description = "updates",
-            .least = 10,
-            .most = 1e7};
+    return whole_key("steps", "12", quick, paper, "updates", 10, 1e7);
 }
 constexpr ExperimentKey key_batch(std::string_view quick, std::string_view paper) {
     return {"batch", "2", quick, paper, "samples per update"};
@@ -62,39 +87,19 @@ constexpr ExperimentKey key_batch(std::string_view quick, std::string_view paper
 /// Updates and batch where many models, or large ones, are trained.
 constexpr ExperimentKey key_few_steps(std::string_view tiny, std::string_view quick,
                                       std::string_view paper) {
-    return {.name = "steps",
-            .tiny = tiny,
-            .quick = quick,
-            .paper = paper,
-            .description = "updates",
-            .least = 1,
-            .most = 1e7};
+    return whole_key("steps", tiny, quick, paper, "updates", 1, 1e7);
 }
 constexpr ExperimentKey key_few_samples(std::string_view quick, std::string_view paper) {
     return {"batch", "1", quick, paper, "samples per update"};
 }
 constexpr ExperimentKey key_dropout(std::string_view tiny) {
-    return {.name = "dropout",
-            .tiny = tiny,
-            .quick = "0",
-            .paper = "0.1",
-            .description = "of the embedding and of each branch",
-            .whole = false,
-            .least = 0,
-            .most = 0.9};
+    return real_key("dropout", tiny, "0", "0.1", "of the embedding and of each branch", 0, 0.9);
 }
 constexpr ExperimentKey key_rate(
     std::string_view quick, std::string_view paper,
     std::string_view description = "greatest learning rate: warm-up over a tenth, then a cosine",
     std::string_view name = "rate") {
-    return {.name = name,
-            .tiny = quick,
-            .quick = quick,
-            .paper = paper,
-            .description = description,
-            .whole = false,
-            .least = 1e-8,
-            .most = 1};
+    return real_key(name, quick, quick, paper, description, 1e-8, 1);
 }
 
 }  // namespace tsdiag::experiment_list

@@ -21,35 +21,18 @@ constexpr std::string_view attentions =
     "softmax linear cosformer performer diag_attention transnormer1 transnormer2";
 
 constexpr ExperimentKey key_attentions(std::string_view quick) {
-    return {.name = "attention",
-            .tiny = "softmax,linear,transnormer2",
-            .quick = quick,
-            .paper = quick,
-            .description = "variants whose rows sum to 1, or TransNormer T1, T2",
-            .words = attentions,
-            .numbers = false,
-            .list = true};
+    return listed(word_key("attention", "softmax,linear,transnormer2", quick, quick,
+                           "variants whose rows sum to 1, or TransNormer T1, T2", attentions));
 }
 constexpr ExperimentKey own_layers{"layers", "2", "4", "12", "layers of the random model"};
 constexpr ExperimentKey own_d{"d", "16", "64", "768", "width"};
 constexpr ExperimentKey own_heads{"heads", "2", "4", "12", "heads, a divisor of d"};
-constexpr ExperimentKey own_tokens{.name = "tokens",
-                                   .tiny = "8",
-                                   .quick = "64",
-                                   .paper = "256",
-                                   .description = "tokens n",
-                                   .least = 2,
-                                   .most = 512};
+constexpr ExperimentKey own_tokens = whole_key("tokens", "8", "64", "256", "tokens n", 2, 512);
 
 constexpr std::string_view vanilla = "softmax", linear = "linear", transnormer = "transnormer2";
-constexpr ExperimentKey key_trained{.name = "trained",
-                                    .tiny = "softmax,linear,transnormer2",
-                                    .quick = "softmax,linear,transnormer2",
-                                    .paper = "softmax,linear,transnormer2",
-                                    .description = "those of the variants that are trained, too",
-                                    .words = attentions,
-                                    .numbers = false,
-                                    .list = true};
+constexpr std::string_view few = "softmax,linear,transnormer2";
+constexpr ExperimentKey key_trained = listed(
+    word_key("trained", few, few, few, "those of the variants that are trained, too", attentions));
 constexpr std::array sizes{key_trained, own_layers, own_d, own_heads, own_tokens};
 constexpr std::array training{key_steps("200", "50000"),
                               key_batch("8", "512"),
@@ -62,18 +45,8 @@ constexpr auto curve_keys =
            training, std::array{key_trials("5", "10")});
 constexpr auto map_keys =
     joined(std::array{key_attentions("softmax,linear,cosformer,transnormer2")}, sizes,
-           std::array{ExperimentKey{.name = "layer",
-                                    .tiny = "1",
-                                    .quick = "1",
-                                    .paper = "1",
-                                    .description = "of the map",
-                                    .least = 0},
-                      ExperimentKey{.name = "head",
-                                    .tiny = "0",
-                                    .quick = "0",
-                                    .paper = "0",
-                                    .description = "of the map",
-                                    .least = 0}},
+           std::array{whole_key("layer", "1", "1", "1", "of the map", 0),
+                      whole_key("head", "0", "0", "0", "of the map", 0)},
            training, std::array{key_trials("5", "10")});
 
 bool is_whole(std::string_view attention) { return attention.starts_with("transnormer"); }

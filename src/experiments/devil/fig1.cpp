@@ -18,16 +18,11 @@ constexpr std::array<std::string_view, 11> labels = {
     "Nystromformer", "TransNormer T1", "TransNormer T2"};
 constexpr std::size_t own_models = 2;  // the last
 
-constexpr auto keys = joined(
-    std::array{ExperimentKey{.name = "length",
-                             .tiny = "16",
-                             .quick = "1024",
-                             .paper = "2048",
-                             .description = "tokens of the timed step, a multiple of features",
-                             .least = 4,
-                             .most = 65536},
-               key_arena_tasks("listops", "text,listops,retrieval,pathfinder,image")},
-    arena_keys, std::array{key_trials("3", "3")});
+constexpr auto keys =
+    joined(std::array{whole_key("length", "16", "1024", "2048",
+                                "tokens of the timed step, a multiple of features", 4, 65536),
+                      key_arena_tasks("listops", "text,listops,retrieval,pathfinder,image")},
+           arena_keys, std::array{key_trials("3", "3")});
 
 std::vector<ArenaModel> models() {
     std::vector<ArenaModel> out;

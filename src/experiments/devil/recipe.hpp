@@ -7,43 +7,20 @@ namespace tsdiag::experiment_list {
 constexpr ExperimentKey key_devil_rate =
     key_rate("1e-3", "5e-4", "greatest learning rate: linear warm-up, then a linear fall to 0");
 constexpr ExperimentKey key_warmup(std::string_view quick, std::string_view description) {
-    return {.name = "warmup",
-            .tiny = "3",
-            .quick = quick,
-            .paper = "3000",
-            .description = description,
-            .least = 0,
-            .most = 1e7};
+    return whole_key("warmup", "3", quick, "3000", description, 0, 1e7);
 }
 constexpr ExperimentKey key_devil_d = key_d("8", "64", "768");
 constexpr ExperimentKey key_devil_heads = key_heads("2", "4", "12");
 constexpr ExperimentKey key_devil_tokens(std::string_view tiny, double least,
                                          std::string_view description = "tokens n") {
-    return {.name = "tokens",
-            .tiny = tiny,
-            .quick = "64",
-            .paper = "512",
-            .description = description,
-            .least = least,
-            .most = 4096};
+    return whole_key("tokens", tiny, "64", "512", description, least, 4096);
 }
-constexpr ExperimentKey key_few_tokens{.name = "tokens",
-                                       .tiny = "8",
-                                       .quick = "32",
-                                       .paper = "512",
-                                       .description = "tokens n",
-                                       .least = 8,
-                                       .most = 4096};
+constexpr ExperimentKey key_few_tokens = whole_key("tokens", "8", "32", "512", "tokens n", 8, 4096);
 constexpr ExperimentKey key_block{"block", "4", "8", "64",
                                   "tokens of a block of TransNormer and of a group of FLASH"};
-constexpr ExperimentKey key_loss{
-    .name = "loss",
-    .tiny = "mlm",
-    .quick = "lm",
-    .paper = "mlm",
-    .description = "lm: a pre-norm decoder; mlm: a post-norm encoder, 15 % masked",
-    .words = "lm mlm",
-    .numbers = false};
+constexpr ExperimentKey key_loss =
+    word_key("loss", "mlm", "lm", "mlm",
+             "lm: a pre-norm decoder; mlm: a post-norm encoder, 15 % masked", "lm mlm");
 
 /// The model family for the loss: bert-base, or gpt2 for lm.
 std::string_view family(const ExperimentSetting& setting);

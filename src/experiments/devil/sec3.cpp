@@ -10,31 +10,14 @@
 namespace tsdiag::experiment_list::devil_sec3 {
 namespace {
 
-constexpr std::array keys{ExperimentKey{.name = "tokens",
-                                        .tiny = "6",
-                                        .quick = "64",
-                                        .paper = "256",
-                                        .description = "tokens n",
-                                        .least = 2},
-                          ExperimentKey{"d", "4", "64", "64", "columns of a head"},
-                          ExperimentKey{.name = "scales",
-                                        .tiny = "1,1e-4",
-                                        .quick = "10,1,0.1,1e-2,1e-3,1e-4,1e-5,1e-6,1e-7,1e-8",
-                                        .paper = "10,1,0.1,1e-2,1e-3,1e-4,1e-5,1e-6,1e-7,1e-8",
-                                        .description = "factors c of the scores",
-                                        .whole = false,
-                                        .list = true,
-                                        .least = 1e-12,
-                                        .most = 100},
-                          ExperimentKey{.name = "eps",
-                                        .tiny = "1e-5",
-                                        .quick = "1e-5",
-                                        .paper = "1e-5",
-                                        .description = "epsilon of the norm after NormAttention",
-                                        .whole = false,
-                                        .least = 1e-12,
-                                        .most = 1},
-                          key_trials("20", "200")};
+constexpr std::array keys{
+    whole_key("tokens", "6", "64", "256", "tokens n", 2),
+    ExperimentKey{"d", "4", "64", "64", "columns of a head"},
+    listed(real_key("scales", "1,1e-4", "10,1,0.1,1e-2,1e-3,1e-4,1e-5,1e-6,1e-7,1e-8",
+                    "10,1,0.1,1e-2,1e-3,1e-4,1e-5,1e-6,1e-7,1e-8", "factors c of the scores", 1e-12,
+                    100)),
+    real_key("eps", "1e-5", "1e-5", "1e-5", "epsilon of the norm after NormAttention", 1e-12, 1),
+    key_trials("20", "200")};
 
 using Vector = std::vector<double>;
 

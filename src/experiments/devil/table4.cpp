@@ -21,32 +21,20 @@ constexpr std::array rows = {
     Row{"TransNormer T1", 29.89, 31.35}, Row{"TransNormer T2", 29.57, 31.01}};
 constexpr std::size_t first_linear = 1, first_own = 6;
 
-constexpr std::array keys{
-    key_steps("60", "100000"),
-    key_batch("8", "128"),
-    ExperimentKey{.name = "rate",
-                  .tiny = "3e-3",
-                  .quick = "3e-3",
-                  .paper = "5e-4",
-                  .description = "greatest learning rate: linear warm-up, then proportional to "
-                                 "1/sqrt(step); the text says 0.005",
-                  .whole = false,
-                  .least = 1e-8,
-                  .most = 1},
-    ExperimentKey{.name = "warmup",
-                  .tiny = "3",
-                  .quick = "10",
-                  .paper = "8000",
-                  .description = "updates of the warm-up",
-                  .least = 1,
-                  .most = 1e7},
-    key_dropout("0"),
-    key_layers("2", "2", "6"),
-    key_d("8", "32", "512"),
-    key_heads("2", "2", "8"),
-    key_few_tokens,
-    key_block,
-    key_trials("4", "4")};
+constexpr std::array keys{key_steps("60", "100000"),
+                          key_batch("8", "128"),
+                          real_key("rate", "3e-3", "3e-3", "5e-4",
+                                   "greatest learning rate: linear warm-up, then proportional to "
+                                   "1/sqrt(step); the text says 0.005",
+                                   1e-8, 1),
+                          whole_key("warmup", "3", "10", "8000", "updates of the warm-up", 1, 1e7),
+                          key_dropout("0"),
+                          key_layers("2", "2", "6"),
+                          key_d("8", "32", "512"),
+                          key_heads("2", "2", "8"),
+                          key_few_tokens,
+                          key_block,
+                          key_trials("4", "4")};
 
 RunResult measure(const ExperimentSetting& setting) {
     std::vector<Trained> models;

@@ -37,14 +37,8 @@ constexpr std::array rows = {Row{"Transformer", 2, {39.06, 10.05}, {15.34, 3.05}
 constexpr Index block = 64;  ///< tokens of a block, a group or a chunk
 
 constexpr std::array keys{
-    ExperimentKey{.name = "tokens",
-                  .tiny = "64,128",
-                  .quick = "512,1024,2048",
-                  .paper = "1024,2048,3072,4096,5120",
-                  .description = "tokens n, multiples of features",
-                  .list = true,
-                  .least = 64,
-                  .most = 65536},
+    listed(whole_key("tokens", "64,128", "512,1024,2048", "1024,2048,3072,4096,5120",
+                     "tokens n, multiples of features", 64, 65536)),
     ExperimentKey{"features", "16", "128", "128",
                   "landmarks of Nystromformer, projected tokens of Linformer, and random features "
                   "of Performer"},

@@ -9,22 +9,11 @@
 namespace tsdiag::experiment_list::law_lambda2 {
 namespace {
 
-constexpr std::array keys{ExperimentKey{.name = "tokens",
-                                        .tiny = "4,8",
-                                        .quick = "8,16,32,64,128,256",
-                                        .paper = "8,16,32,64,128,256,512,1024",
-                                        .description = "numbers of tokens n",
-                                        .list = true,
-                                        .least = 2,
-                                        .most = 16384},
-                          ExperimentKey{.name = "d",
-                                        .tiny = "16",
-                                        .quick = "32,128,512",
-                                        .paper = "32,128,512,1024",
-                                        .description = "widths D",
-                                        .list = true},
-                          ExperimentKey{"heads", "2", "4", "8", "heads, a divisor of each width"},
-                          key_trials("8", "20")};
+constexpr std::array keys{
+    listed(whole_key("tokens", "4,8", "8,16,32,64,128,256", "8,16,32,64,128,256,512,1024",
+                     "numbers of tokens n", 2, 16384)),
+    listed(whole_key("d", "16", "32,128,512", "32,128,512,1024", "widths D")),
+    ExperimentKey{"heads", "2", "4", "8", "heads, a divisor of each width"}, key_trials("8", "20")};
 
 std::string model_of(const ExperimentSetting& setting, Index d) {
     return fmt::format("random:post-norm,d={},heads={},layers=1,ffn=1", d, setting.count("heads"));

@@ -12,14 +12,8 @@ namespace {
 
 constexpr std::array keys{
     ExperimentKey{"layers", "14", "40", "40", "blocks, more than saturation needs"},
-    ExperimentKey{.name = "tokens",
-                  .tiny = "4,8",
-                  .quick = "8,16,32,64,128",
-                  .paper = "8,16,32,64,128,256,512",
-                  .description = "numbers of tokens n",
-                  .list = true,
-                  .least = 2,
-                  .most = 16384},
+    listed(whole_key("tokens", "4,8", "8,16,32,64,128", "8,16,32,64,128,256,512",
+                     "numbers of tokens n", 2, 16384)),
     key_d("16", "256", "512"),
     key_heads("2", "4", "8"),
     key_ffn("32", "1024", "2048"),

@@ -28,15 +28,8 @@ constexpr std::array keys{
                   .words = "4x2 8x4 16x8 32x16",
                   .list = true},
     key_classes("30", "200"),
-    ExperimentKey{.name = "scales",
-                  .tiny = "1,4",
-                  .quick = "0.001,0.1,1,4,8,64,1000",
-                  .paper = "0.001,0.01,0.1,1,3,4,8,16,64,256,1000",
-                  .description = "k of x^3 / k",
-                  .whole = false,
-                  .list = true,
-                  .least = 1e-6,
-                  .most = 1e8},
+    listed(real_key("scales", "1,4", "0.001,0.1,1,4,8,64,1000",
+                    "0.001,0.01,0.1,1,3,4,8,16,64,256,1000", "k of x^3 / k", 1e-6, 1e8)),
     key_trials("3", "3")};
 
 std::string model_of(Index tokens, double k) {

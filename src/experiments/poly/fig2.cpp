@@ -23,13 +23,8 @@ constexpr std::array keys{
     key_vit_image,
     ExperimentKey{"patch", "4", "2", "4", "pixels of a patch, a divisor of image"},
     key_classes("10", "200"),
-    ExperimentKey{.name = "chosen",
-                  .tiny = "0,1",
-                  .quick = "0,2,5",
-                  .paper = "1,6,11",
-                  .description = "layers shown and compared, from 0; a figure of its own has all",
-                  .list = true,
-                  .least = 0},
+    listed(whole_key("chosen", "0,1", "0,2,5", "1,6,11",
+                     "layers shown and compared, from 0; a figure of its own has all", 0)),
     key_trials("4", "3")};
 
 struct Activation {

@@ -31,25 +31,13 @@ void xcit_recipe(TrainOptions& options) {
 }
 
 constexpr ExperimentKey key_models(std::string_view tiny, std::string_view quick) {
-    return {.name = "models",
-            .tiny = tiny,
-            .quick = quick,
-            .paper = "vit,deit,swin,xcit",
-            .description =
-                "vit: ViT-B and its recipe; deit: DeiT-B and its own; swin: Swin-B; "
-                "xcit: XCiT-M",
-            .words = "vit deit swin xcit",
-            .numbers = false,
-            .list = true};
+    return listed(word_key("models", tiny, quick, "vit,deit,swin,xcit",
+                           "vit: ViT-B and its recipe; deit: DeiT-B and its own; swin: Swin-B; "
+                           "xcit: XCiT-M",
+                           "vit deit swin xcit"));
 }
 constexpr ExperimentKey key_powers(std::string_view tiny, std::string_view all) {
-    return {.name = "powers",
-            .tiny = tiny,
-            .quick = all,
-            .paper = all,
-            .description = "p of x^p",
-            .list = true,
-            .most = 6};
+    return listed(whole_key("powers", tiny, all, all, "p of x^p", 1, 6));
 }
 constexpr std::array vision_keys{
     key_few_samples("16", "1024"),
@@ -63,13 +51,7 @@ constexpr std::array vision_keys{
                   "heads; xcit: two thirds; swin in its last stage but one: four thirds"},
     key_image("8", "16", "224"),
     ExperimentKey{"patch", "4", "4", "16", "pixels of a patch; swin: in its last stage but one"},
-    ExperimentKey{.name = "stages",
-                  .tiny = "2",
-                  .quick = "2",
-                  .paper = "4",
-                  .description = "stages of swin",
-                  .least = 2,
-                  .most = 4},
+    whole_key("stages", "2", "2", "4", "stages of swin", 2, 4),
     key_classes("10", "1000")};
 
 constexpr auto table2_keys =

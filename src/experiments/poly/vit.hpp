@@ -12,13 +12,7 @@ constexpr ExperimentKey key_vit_image = key_image("8", "16", "64");
 constexpr ExperimentKey key_vit_d = key_d("8", "48", "192");
 constexpr ExperimentKey key_vit_heads = key_heads("2", "3", "3");
 constexpr ExperimentKey key_classes(std::string_view quick, std::string_view paper) {
-    return {.name = "classes",
-            .tiny = "2",
-            .quick = quick,
-            .paper = paper,
-            .description = "directions of the gratings",
-            .least = 2,
-            .most = 1000};
+    return whole_key("classes", "2", quick, paper, "directions of the gratings", 2, 1000);
 }
 
 /// An activation of attention in the tables: softmax, or x^p without a scale, with 1/sqrt(N), or

@@ -83,14 +83,8 @@ Findings findings(const Table& table, const Course& course, Figure figure) {
     return found;
 }
 
-constexpr ExperimentKey key_tau{.name = "tau",
-                                .tiny = "1",
-                                .quick = "1",
-                                .paper = "1",
-                                .description = "strength of the de-escalation step (21)",
-                                .whole = false,
-                                .least = 0,
-                                .most = 1};
+constexpr ExperimentKey key_tau =
+    real_key("tau", "1", "1", "1", "strength of the de-escalation step (21)", 0, 1);
 
 constexpr std::array keys_fig6{
     key_steps("200", "58594"),
@@ -105,14 +99,8 @@ constexpr std::array keys_fig6{
     key_image("8", "16", "32"),
     key_patch("4", "4", "4"),
     key_tau,
-    ExperimentKey{
-        .name = "init",
-        .tiny = "normal",
-        .quick = "normal",
-        .paper = "normal",
-        .description = "normal: N(0, 0.02^2), as ViT's code has it; torch: PyTorch's Linear",
-        .words = "normal torch",
-        .numbers = false},
+    word_key("init", "normal", "normal", "normal",
+             "normal: N(0, 0.02^2), as ViT's code has it; torch: PyTorch's Linear", "normal torch"),
     key_trials("4", "3")};
 
 constexpr std::array<std::string_view, 7> sizes_fig6 = {"layers", "d",     "heads", "ffn",
@@ -166,31 +154,13 @@ constexpr std::array keys_fig7{
     key_few_steps("6", "100", "50000"),
     key_few_samples("4", "40"),
     key_rate("1e-3", "2.5e-4", "greatest learning rate: a cosine over `cosine` steps"),
-    ExperimentKey{.name = "cosine",
-                  .tiny = "24",
-                  .quick = "400",
-                  .paper = "200000",
-                  .description = "steps until the rate would be 0",
-                  .least = 1,
-                  .most = 1e8},
+    whole_key("cosine", "24", "400", "200000", "steps until the rate would be 0", 1, 1e8),
     key_layers("2", "16", "60"),
     key_d("8", "32", "410"),
     key_heads("2", "2", "10"),
     key_ffn("16", "64", "820"),
-    ExperimentKey{.name = "tokens",
-                  .tiny = "6",
-                  .quick = "16",
-                  .paper = "150",
-                  .description = "tokens n of a segment",
-                  .least = 2,
-                  .most = 4096},
-    ExperimentKey{.name = "memory",
-                  .tiny = "4",
-                  .quick = "8",
-                  .paper = "150",
-                  .description = "m tokens of the previous segment",
-                  .least = 1,
-                  .most = 4096},
+    whole_key("tokens", "6", "16", "150", "tokens n of a segment", 2, 4096),
+    whole_key("memory", "4", "8", "150", "m tokens of the previous segment", 1, 4096),
     key_tau,
     key_trials("4", "3")};
 

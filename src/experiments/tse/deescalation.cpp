@@ -12,15 +12,8 @@ namespace {
 
 constexpr ExperimentKey key_tau(std::string_view tiny, std::string_view quick,
                                 std::string_view paper) {
-    return {.name = "tau",
-            .tiny = tiny,
-            .quick = quick,
-            .paper = paper,
-            .description = "strengths: Y = (I - tau Pi1) X after each block; 0: no step",
-            .whole = false,
-            .list = true,
-            .least = 0,
-            .most = 1};
+    return listed(real_key("tau", tiny, quick, paper,
+                           "strengths: Y = (I - tau Pi1) X after each block; 0: no step", 0, 1));
 }
 constexpr auto keys5 =
     encoder_keys(full_sizes, key_layers("3", "40", "40"),

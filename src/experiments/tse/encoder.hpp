@@ -4,12 +4,7 @@
 /// Shared by the experiments of [TSE] on encoders at initialisation.
 namespace tsdiag::experiment_list {
 
-inline constexpr ExperimentKey key_tokens{.name = "tokens",
-                                          .tiny = "8",
-                                          .quick = "64",
-                                          .paper = "64",
-                                          .description = "tokens n",
-                                          .least = 2};
+inline constexpr ExperimentKey key_tokens = whole_key("tokens", "8", "64", "64", "tokens n", 2);
 inline constexpr ExperimentKey key_var_v{
     .name = "var_v",
     .tiny = "1/d",
@@ -20,14 +15,8 @@ inline constexpr ExperimentKey key_var_v{
     .whole = false,
     .least = 1e-12,
     .most = 1e6};
-inline constexpr ExperimentKey key_out_proj{
-    .name = "out_proj",
-    .tiny = "0",
-    .quick = "0",
-    .paper = "0",
-    .description = "1: an output projection with PyTorch's default",
-    .words = "0 1",
-    .numbers = false};
+inline constexpr ExperimentKey key_out_proj =
+    word_key("out_proj", "0", "0", "0", "1: an output projection with PyTorch's default", "0 1");
 /// d, heads and ffn: those of the paper at both scales, and at quick scale half of them.
 inline constexpr std::array full_sizes{key_d("16", "512", "512"), key_heads("2", "8", "8"),
                                        key_ffn("32", "2048", "2048")};

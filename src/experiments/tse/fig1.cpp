@@ -10,22 +10,10 @@ namespace tsdiag::experiment_list::tse_fig1 {
 namespace {
 
 constexpr std::array keys{
-    key_layers("4", "100", "100"),
-    ExperimentKey{.name = "tokens",
-                  .tiny = "8",
-                  .quick = "32",
-                  .paper = "128",
-                  .description = "random ids",
-                  .least = 2,
-                  .most = 512},
+    key_layers("4", "100", "100"), whole_key("tokens", "8", "32", "128", "random ids", 2, 512),
     key_trials("3", "8"),
-    ExperimentKey{
-        .name = "xxlarge",
-        .tiny = "0",
-        .quick = "1",
-        .paper = "3",
-        .description = "draws of ALBERT xxlarge, with 200 million parameters per layer; 0: none",
-        .least = 0}};
+    whole_key("xxlarge", "0", "1", "3",
+              "draws of ALBERT xxlarge, with 200 million parameters per layer; 0: none", 0)};
 
 struct Reading {
     std::string model, label;

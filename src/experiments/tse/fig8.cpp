@@ -11,37 +11,15 @@
 namespace tsdiag::experiment_list::tse_fig8 {
 namespace {
 
-constexpr std::array keys{ExperimentKey{.name = "tokens",
-                                        .tiny = "8",
-                                        .quick = "100",
-                                        .paper = "100",
-                                        .description = "tokens n",
-                                        .least = 2},
-                          ExperimentKey{.name = "d",
-                                        .tiny = "4,8",
-                                        .quick = "10,20,40",
-                                        .paper = "10,20,40",
-                                        .description = "widths",
-                                        .list = true,
-                                        .least = 2,
-                                        .most = 4096},
-                          ExperimentKey{.name = "t",
-                                        .tiny = "0.1,1",
-                                        .quick = "0.01,0.1,0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9,1",
-                                        .paper = "0.01,0.1,0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9,1",
-                                        .description = "in X = e v^T + t Q; t = 0: rank one",
-                                        .whole = false,
-                                        .list = true,
-                                        .least = 1e-3,
-                                        .most = 1},
-                          ExperimentKey{.name = "qk",
-                                        .tiny = "uniform",
-                                        .quick = "uniform",
-                                        .paper = "uniform",
-                                        .description = "W_Q, W_K: U(-1, 1)/sqrt d, or N(0, 1)",
-                                        .words = "uniform normal",
-                                        .numbers = false},
-                          key_trials("400", "50")};
+constexpr std::array keys{
+    whole_key("tokens", "8", "100", "100", "tokens n", 2),
+    listed(whole_key("d", "4,8", "10,20,40", "10,20,40", "widths", 2, 4096)),
+    listed(real_key("t", "0.1,1", "0.01,0.1,0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9,1",
+                    "0.01,0.1,0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9,1",
+                    "in X = e v^T + t Q; t = 0: rank one", 1e-3, 1)),
+    word_key("qk", "uniform", "uniform", "uniform", "W_Q, W_K: U(-1, 1)/sqrt d, or N(0, 1)",
+             "uniform normal"),
+    key_trials("400", "50")};
 
 Tensor gaussian(const Rng& rng, Shape shape, double deviation) {
     std::vector<double> values(std::size_t(shape.count()));

@@ -512,13 +512,13 @@ void require_causal(const Checkpoint& file, const SavedTrace& trace, const Trace
 /// Throws `UsageError` for a mask of tokens where some states have others.
 void require_one_set_of_tokens(const SavedTrace& trace, const ReplaySettings& settings) {
     if (settings.masks.empty()) return;
-    const bool merge = trace.parts().size() > 1;
-    if (merge || trace.outer().contains("class"))
+    const bool merges = trace.parts().size() > 1;
+    if (merges || trace.outer().contains("class"))
         throw UsageError(
             fmt::format("{}: hides tokens, but {}; leave the mask out.", settings.mask_source,
-                        merge ? fmt::format("these merge behind layer {}",
-                                            std::next(trace.parts().begin())->first - 1)
-                              : std::string("stage class has a row more")));
+                        merges ? fmt::format("these merge behind layer {}",
+                                             std::next(trace.parts().begin())->first - 1)
+                               : std::string("stage class has a row more")));
 }
 
 /// Says of the P that are stored beside queries and keys whether they are theirs.
