@@ -1,9 +1,7 @@
 #pragma once
 #include <span>
-#include <string_view>
 #include <vector>
 
-#include "tsdiag/random.hpp"
 #include "tsdiag/table.hpp"
 
 /// Confidence intervals of means and exponents.
@@ -59,14 +57,6 @@ double welch_freedom(double error_a, double freedom_a, double error_b, double fr
 /// family-wise error rate is at most `level`.
 std::vector<bool> holm(std::span<const double> probabilities, double level);
 
-/// Bootstrap of the mean: percentiles of the means of `resamples` samples drawn with replacement.
-/// For heavy or skewed tails.  Cost: resamples * count.
-Interval bootstrap_mean(std::span<const double> values, double confidence, const Rng& rng,
-                        Index resamples);
-/// Bootstrap of mean(a) / mean(b), pairs resampled together.
-Interval bootstrap_ratio(std::span<const double> a, std::span<const double> b, double confidence,
-                         const Rng& rng, Index resamples);
-
 /// y = exp(offset) x^exponent by least squares of log y on log x.
 struct PowerLaw {
     Interval exponent;
@@ -76,16 +66,5 @@ struct PowerLaw {
 /// covers the scatter about the line.  Throws `UsageError` below three points or where one is not
 /// positive.
 PowerLaw fit_power_law(std::span<const double> x, std::span<const double> y, double confidence);
-/// The law fitted to the means of samples[i] at x[i]; the interval is the bootstrap's over the
-/// samples: it covers the noise of the means, whatever their scatter about the line.  Throws
-/// `UsageError` below three points or two numbers a sample, or where a mean or x is not positive.
-PowerLaw fit_power_law(std::span<const double> x, std::span<const std::vector<double>> samples,
-                       double confidence, const Rng& rng, Index resamples);
-
-/// Number of resamples for about ten of them in each tail at `confidence`, at most 20 000.
-Index resamples_for(double confidence);
-
-/// The quantile of the standard normal distribution at (1 + confidence) / 2.
-double normal_quantile(double confidence);
 
 }  // namespace tsdiag

@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include "tsdiag/error.hpp"
+#include "tsdiag/random.hpp"
 
 namespace tsdiag {
 namespace {
@@ -25,7 +26,6 @@ TEST(Intervals, OfStudentMatchTheTable) {
     const Interval i = student_interval(moments_of(std::vector<double>{1, 2, 3, 4, 5}), 0.95);
     EXPECT_NEAR(i.high - 3, 2.776445105 * std::sqrt(0.5), 1e-8);  // digits of the table
     EXPECT_DOUBLE_EQ(i.value, 3);
-    EXPECT_NEAR(normal_quantile(0.95), 1.959963985, 1e-9);
 }
 
 TEST(Intervals, QuantilesAndTailsOfOneAndTwoDegreesAreClosedForms) {
@@ -58,39 +58,6 @@ TEST(Intervals, StepsOfHolmStopAtTheFirstThatStands) {
     EXPECT_TRUE(holm({}, 0.05).empty());
 }
 
-TEST(Intervals, OfTheBootstrapAreThoseOfTheBinomialLaw) {
-    // The mean of two draws of {0, 1} is 0, 1/2, 1 with 1/4, 1/2, 1/4; of 4000 resamples these
-    // shares have a standard error of 0.7 %.
-    const std::vector<double> values{0, 1}, a{1, 3}, b{2, 2};
-    const Interval inner = bootstrap_mean(values, 0.4, Rng(3), 4000),
-                   outer = bootstrap_mean(values, 0.6, Rng(3), 4000),
-                   ratio = bootstrap_ratio(a, b, 0.6, Rng(3), 4000);
-    EXPECT_EQ(inner.low, 0.5);
-    EXPECT_EQ(inner.value, 0.5);
-    EXPECT_EQ(inner.high, 0.5);
-    EXPECT_EQ(outer.low, 0);
-    EXPECT_EQ(outer.high, 1);
-    EXPECT_EQ(ratio.low, 0.5);
-    EXPECT_EQ(ratio.value, 1);
-    EXPECT_EQ(ratio.high, 1.5);
-    const Interval pairs = bootstrap_ratio(a, a, 0.9, Rng(3), 100);
-    EXPECT_EQ(pairs.low, 1);
-    EXPECT_EQ(pairs.high, 1);
-}
-
-TEST(Intervals, OfTheBootstrapAreLinearBetweenResamples) {
-    // Quantiles of a single resample are that resample; those of two are interpolated by the
-    // confidence.
-    const std::vector<double> values{1, 2, 4, 8, 16};
-    const Interval one = bootstrap_mean(values, 0.5, Rng(4), 1),
-                   half = bootstrap_mean(values, 0.5, Rng(4), 2),
-                   most = bootstrap_mean(values, 0.75, Rng(4), 2);
-    EXPECT_EQ(one.low, one.high);
-    EXPECT_GT(half.high, half.low);
-    EXPECT_NEAR((most.high - most.low) / (half.high - half.low), 1.5, 1e-12);
-    EXPECT_NEAR(most.high + most.low, half.high + half.low, 1e-12);
-}
-
 /// The coverage: the share of experiments whose interval contains the true value.
 template <class Experiment>
 double coverage(int experiments, double truth, const Experiment& interval) {
@@ -110,17 +77,6 @@ TEST(Intervals, OfStudentCoverTheMeanOfNormalNumbers) {
         std::vector<double> x(10);
         rng.fill_normal(x, 2, 3);
         return student_interval(moments_of(x), 0.95);
-    });
-    EXPECT_GE(share, 0.93);
-    EXPECT_LE(share, 0.97);
-}
-
-TEST(Intervals, OfTheBootstrapCoverTheMeanOfLopsidedNumbers) {
-    const double share = coverage(2000, 1, [](const Rng& rng) {
-        std::vector<double> x(200);  // exponential, mean 1
-        rng.fill_uniform(x, 0, 1);
-        for (double& v : x) v = -std::log(v);
-        return bootstrap_mean(x, 0.95, rng.fork("bootstrap"), 400);
     });
     EXPECT_GE(share, 0.93);
     EXPECT_LE(share, 0.97);
@@ -155,18 +111,6 @@ TEST(Intervals, WithoutSkewnessAreStudentsOfSymmetricNumbers) {
     const Interval student = student_interval(moments_of(x), 0.95), i = skewed_interval(x, 0.95);
     EXPECT_DOUBLE_EQ(i.low, student.low);
     EXPECT_DOUBLE_EQ(i.high, student.high);
-}
-
-TEST(Intervals, OfTheBootstrapCoverARatio) {
-    const double share = coverage(2000, 2.0 / 3, [](const Rng& rng) {
-        std::vector<double> a(150), b(150);
-        rng.fork("a").fill_uniform(a, 1, 3);
-        rng.fork("b").fill_uniform(b, 2, 4);
-        for (std::size_t i = 0; i < a.size(); ++i) b[i] += 0.5 * (a[i] - 2);  // not independent
-        return bootstrap_ratio(a, b, 0.95, rng.fork("bootstrap"), 400);
-    });
-    EXPECT_GE(share, 0.93);
-    EXPECT_LE(share, 0.97);
 }
 
 TEST(Intervals, WithoutSkewnessInvertTheCubicTransformation) {
@@ -228,22 +172,6 @@ TEST(PowerLaws, HaveTheErrorOfTheRegression) {
     EXPECT_NEAR(fit.exponent.high, 1.3 + half, 1e-9);
 }
 
-TEST(PowerLaws, OfConstantSamplesAreThoseOfTheirMeans) {
-    const std::vector<double> x{1, 2, 4}, y{5, 10, 20};
-    const std::vector<std::vector<double>> samples{{5, 5}, {10, 10}, {20, 20}};
-    const PowerLaw fit = fit_power_law(x, samples, 0.9, Rng(1), 20);
-    EXPECT_NEAR(fit.exponent.low, 1, 1e-14);
-    EXPECT_NEAR(fit.exponent.high, 1, 1e-14);
-    EXPECT_NEAR(fit.offset, std::log(5), 1e-14);
-}
-
-TEST(Intervals, TenResamplesAreInEachTail) {
-    for (const double confidence : {0.95, 0.97, 0.99, 0.999})
-        EXPECT_NEAR(double(resamples_for(confidence)) * (1 - confidence) / 2, 10, 0.1);
-    EXPECT_EQ(resamples_for(0.5), 400);
-    EXPECT_EQ(resamples_for(0.99999), 20'000);
-}
-
 TEST(PowerLaws, AreFoundExactly) {
     const std::vector<double> x{2, 4, 8, 16, 32};
     std::vector<double> y;
@@ -266,30 +194,13 @@ TEST(PowerLaws, CoverTheExponentOfNoisyPoints) {
     EXPECT_LE(share, 0.97);
 }
 
-TEST(PowerLaws, OfSamplesCoverTheExponentOfTheMeans) {
-    const std::vector<double> x{2, 4, 8, 16};
-    const double share = coverage(1000, 1, [&](const Rng& rng) {  // standard error 0.7 %
-        std::vector<std::vector<double>> samples;
-        for (const double v : x) {
-            std::vector<double>& s = samples.emplace_back(80);
-            rng.fork(std::uint64_t(v)).fill_uniform(s, 0, 2 * v);
-        }
-        return fit_power_law(x, samples, 0.95, rng.fork("bootstrap"), 400).exponent;
-    });
-    EXPECT_GE(share, 0.92);
-    EXPECT_LE(share, 0.97);
-}
-
 TEST(Intervals, RefuseWhatHasNone) {
     const std::vector<double> one{1}, two{1, 2}, three{1, 2, 3}, zero{1, 0, 3};
     EXPECT_THROW(student_interval(moments_of(one), 0.95), UsageError);
     EXPECT_THROW(student_interval(moments_of(two), 1), UsageError);
     EXPECT_THROW(student_interval(moments_of(two), 0), UsageError);
-    EXPECT_THROW(bootstrap_mean(one, 0.95, Rng(0), 100), UsageError);
-    EXPECT_THROW(bootstrap_mean(two, 0.95, Rng(0), 0), UsageError);
     EXPECT_THROW(fit_power_law(two, two, 0.95), UsageError);
     EXPECT_THROW(fit_power_law(three, zero, 0.95), UsageError);
-    EXPECT_GT(resamples_for(0.999), resamples_for(0.9));
 }
 
 }  // namespace

@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <boost/math/distributions/binomial.hpp>
-#include <boost/math/distributions/normal.hpp>
 #include <boost/math/distributions/students_t.hpp>
 #include <cmath>
-#include <functional>
 #include <numeric>
 
 #include "tsdiag/error.hpp"
@@ -26,48 +24,6 @@ void require_count(std::size_t count, std::size_t least, std::string_view what) 
         throw UsageError(
             fmt::format("{} numbers are too few for an interval of {}, expected at least {}.",
                         count, what, least));
-}
-
-/// The value and the percentiles of `statistic` over the resamples.
-Interval percentiles(double value, double confidence, Index resamples,
-                     const std::function<double(Rng&)>& statistic, const Rng& rng) {
-    require_confidence(confidence);
-    if (resamples < 1) throw UsageError("a bootstrap needs at least one resample.");
-    auto made = std::vector<double>(std::size_t(resamples));
-    for (Index i = 0; i < resamples; ++i) {
-        Rng stream = rng.fork(std::uint64_t(i));
-        made[std::size_t(i)] = statistic(stream);
-    }
-    std::sort(made.begin(), made.end());
-    const double tail = (1 - confidence) / 2;
-    const auto at = [&](double quantile) {
-        const double place = quantile * double(resamples - 1);
-        const auto below = std::size_t(place);
-        const std::size_t above = std::min(below + 1, made.size() - 1);
-        return std::lerp(made[below], made[above], place - double(below));
-    };
-    return {value, at(tail), at(1 - tail)};
-}
-
-/// `count` indices below `count`, drawn with replacement, two per block of the counter.
-class Resample {
-  public:
-    Resample(const Rng& rng, std::size_t count) : places_(count) {
-        rng.fill_uniform(places_, 0, 1);
-    }
-    std::size_t operator()(std::size_t i) const {
-        return std::min(std::size_t(places_[i] * double(places_.size())), places_.size() - 1);
-    }
-
-  private:
-    std::vector<double> places_;
-};
-
-double resampled_mean(std::span<const double> values, const Rng& rng) {
-    const Resample place(rng, values.size());
-    double sum = 0;
-    for (std::size_t i = 0; i < values.size(); ++i) sum += values[place(i)];
-    return sum / double(values.size());
 }
 
 struct Line {
@@ -192,31 +148,6 @@ Interval binomial_interval(Index happened, Index count, double confidence) {
             Binomial::find_upper_bound_on_p(n, k, tail)};
 }
 
-Interval bootstrap_mean(std::span<const double> values, double confidence, const Rng& rng,
-                        Index resamples) {
-    require_count(values.size(), 2, "a mean");
-    return percentiles(
-        moments_of(values).mean(), confidence, resamples,
-        [&](Rng& stream) { return resampled_mean(values, stream); }, rng);
-}
-
-Interval bootstrap_ratio(std::span<const double> a, std::span<const double> b, double confidence,
-                         const Rng& rng, Index resamples) {
-    require_count(std::min(a.size(), b.size()), 2, "a ratio");
-    check(a.size() == b.size(), "a ratio is of pairs");
-    const auto ratio = [&](Rng& stream) {
-        const Resample place(stream, a.size());
-        double up = 0, down = 0;
-        for (std::size_t i = 0; i < a.size(); ++i) {
-            up += a[place(i)];
-            down += b[place(i)];
-        }
-        return up / down;
-    };
-    return percentiles(moments_of(a).mean() / moments_of(b).mean(), confidence, resamples, ratio,
-                       rng);
-}
-
 PowerLaw fit_power_law(std::span<const double> x, std::span<const double> y, double confidence) {
     require_confidence(confidence);
     require_count(std::min(x.size(), y.size()), 3, "an exponent");
@@ -224,36 +155,6 @@ PowerLaw fit_power_law(std::span<const double> x, std::span<const double> y, dou
     const Line line = least_squares(logarithms(x, "x"), logarithms(y, "y"));
     const double half = student_quantile(confidence, double(x.size() - 2)) * line.slope_error;
     return {{line.slope, line.slope - half, line.slope + half}, line.offset};
-}
-
-PowerLaw fit_power_law(std::span<const double> x, std::span<const std::vector<double>> samples,
-                       double confidence, const Rng& rng, Index resamples) {
-    require_count(std::min(x.size(), samples.size()), 3, "an exponent");
-    check(x.size() == samples.size(), "a fit has a sample at every x");
-    const std::vector<double> log_x = logarithms(x, "x");
-    std::vector<double> means;
-    for (const std::vector<double>& sample : samples) {
-        require_count(sample.size(), 2, "a mean");
-        means.push_back(moments_of(sample).mean());
-    }
-    const Line line = least_squares(log_x, logarithms(means, "y"));
-    const auto slope = [&](Rng& stream) {
-        std::vector<double> drawn;
-        for (std::size_t i = 0; i < samples.size(); ++i)
-            drawn.push_back(resampled_mean(samples[i], stream.fork(std::uint64_t(i))));
-        return least_squares(log_x, logarithms(drawn, "y")).slope;
-    };
-    return {percentiles(line.slope, confidence, resamples, slope, rng), line.offset};
-}
-
-Index resamples_for(double confidence) {
-    require_confidence(confidence);
-    return Index(std::clamp(20 / (1 - confidence), 400.0, 20'000.0));
-}
-
-double normal_quantile(double confidence) {
-    require_confidence(confidence);
-    return boost::math::quantile(boost::math::normal(), (1 + confidence) / 2);
 }
 
 }  // namespace tsdiag
