@@ -288,24 +288,4 @@ Reading control(const Bound& broken, std::string_view change, const Check& how) 
     return examine_control(broken, change, examine_bound, how);
 }
 
-Reading compare(std::string reading, std::string formula, Role role, Relation relation,
-                const BoundSides& s, double accuracy, std::vector<NamedMatrix> witness) {
-    Reading r;
-    r.name = std::move(reading);
-    r.formula = std::move(formula);
-    r.role = role;
-    r.measured = s.measured;
-    r.bound = s.bound;
-    r.trials = 1;
-    const double room = accuracy * std::max(std::abs(s.bound), std::abs(s.measured));
-    const bool above = s.measured > s.bound + room, below = s.measured < s.bound - room;
-    const bool fails =
-        (above && relation != Relation::at_least) || (below && relation != Relation::at_most);
-    r.verdict = fails ? Verdict::false_as_stated : Verdict::holds;
-    const double t = relation == Relation::equal ? s.measured / s.bound : tightness(s, relation);
-    if (std::isfinite(t)) r.tightness = t;
-    r.witness = std::move(witness);
-    return r;
-}
-
 }  // namespace tsdiag::claim

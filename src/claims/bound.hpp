@@ -61,10 +61,6 @@ Reading control(const Bound& broken, std::string_view change, const Check& how);
 /// The bound of f(scale x), x the variable `name`: its derivative by x is `scale` times as large.
 Bound scaled(Bound bound, const char* name, double scale);
 
-/// The reading of a relation between two known numbers, without a draw; `accuracy` as in `Bound`.
-Reading compare(std::string reading, std::string formula, Role role, Relation relation,
-                const BoundSides& sides, double accuracy, std::vector<NamedMatrix> witness = {});
-
 /// Throws `NonFiniteError` naming claim, part and trial.
 [[noreturn]] void refuse_nonfinite(const Check& how, std::string_view part, Index trial,
                                    double value);

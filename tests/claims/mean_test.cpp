@@ -138,22 +138,6 @@ TEST(Bounds, AreAskedOfAMutantOnePercentAway) {
     EXPECT_EQ(verdict(own), holds);
 }
 
-TEST(Comparisons, AreExactWithoutAnAllowance) {
-    const auto verdict = [](Relation relation, double measured, double accuracy) {
-        return compare("r", "f", Role::part, relation, {measured, 2}, accuracy).verdict;
-    };
-    for (const double accuracy : {0.0, 1e-3})
-        for (const Relation relation : {at_most, at_least, equal})
-            EXPECT_EQ(verdict(relation, 2, accuracy), holds);
-    for (const double away : {-0.001, 0.001}) {
-        EXPECT_EQ(verdict(equal, 2 + away, 0), false_as_stated);
-        EXPECT_EQ(verdict(at_most, 2 + away, 0), away > 0 ? false_as_stated : holds);
-        EXPECT_EQ(verdict(at_least, 2 + away, 0), away > 0 ? holds : false_as_stated);
-        EXPECT_EQ(verdict(equal, 2 + away, 1e-3), holds) << "the larger side times 1e-3";
-        EXPECT_EQ(verdict(equal, 2 + 3 * away, 1e-3), false_as_stated);
-    }
-}
-
 // The traces of readings in figures.
 
 TEST(Traces, OfMeansAreThoseOfTheFirstTrialsInHalves) {

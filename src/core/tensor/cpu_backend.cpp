@@ -820,12 +820,12 @@ class CpuBackend final : public Backend {
         m.n = n;
         m.d = d;
         std::vector<double> sums(2 * width * std::size_t(groups), 0.0);
-        auto rows = std::vector<kernels::MomentSums>(std::size_t(n));
+        auto squares = std::vector<double>(std::size_t(n));
 #pragma omp parallel for schedule(static) if (n * d > worth_threads)
         for (Index g = 0; g < groups; ++g) {
             double* column = sums.data() + 2 * g * d;
             for (Index r = g * rows_per_sum; r < std::min(n, (g + 1) * rows_per_sum); ++r)
-                rows[std::size_t(r)] =
+                squares[std::size_t(r)] =
                     functions<T>().accumulate_row(x.row<T>(0, r), d, column, column + d);
         }
         std::vector<double> mean(width, 0.0), unit(width, 0.0);
@@ -835,11 +835,11 @@ class CpuBackend final : public Backend {
                 unit[j] += sums[std::size_t(2 * g + 1) * width + j];
             }
         double squared = 0, mean_part = 0, outside = 0;
-        m.least_row = n > 0 ? rows.front().squared : 0;
-        for (const kernels::MomentSums& r : rows) {
-            squared += r.squared;
-            m.least_row = std::min(m.least_row, r.squared);
-            m.zero_row = m.zero_row || r.zero_row;
+        m.least_row = n > 0 ? squares.front() : 0;
+        for (const double s : squares) {
+            squared += s;
+            m.least_row = std::min(m.least_row, s);
+            m.zero_row = m.zero_row || s == 0;
         }
         for (std::size_t j = 0; j < width; ++j) {
             mean_part += mean[j] * mean[j] / double(n);

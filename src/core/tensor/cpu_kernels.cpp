@@ -246,7 +246,7 @@ void normalise(const T* a, const T* weight, const T* bias, T* out, Index count, 
 }
 
 template <class T>
-MomentSums accumulate_row(const T* row, Index d, double* column_sum, double* unit_sum) {
+double accumulate_row(const T* row, Index d, double* column_sum, double* unit_sum) {
     const double squared = squared_norm(row, d);
     const double inverse = squared > 0 ? 1 / std::sqrt(squared) : 0;
 #pragma omp simd
@@ -255,7 +255,7 @@ MomentSums accumulate_row(const T* row, Index d, double* column_sum, double* uni
         column_sum[j] += x;
         unit_sum[j] += x * inverse;
     }
-    return {squared, 0, squared == 0};
+    return squared;
 }
 
 template <class T>

@@ -23,11 +23,6 @@ struct WindowSums {
     double* spill;  ///< n: the e-th token once one side is exhausted
 };
 
-struct MomentSums {
-    double squared, unit_squared;
-    bool zero_row;
-};
-
 template <class T>
 struct Of {
     /// c = alpha op(a) op(b), row-major, leading dimensions in elements.
@@ -42,8 +37,9 @@ struct Of {
     void (*window)(const T* p, Index i, Index n, Index first, Index last, WindowSums sums);
     void (*normalise)(const T* a, const T* weight, const T* bias, T* out, Index count, double eps,
                       bool centre);
-    /// Adds a row to column sums, and the row divided by its norm to unit column sums.
-    MomentSums (*accumulate_row)(const T* row, Index d, double* column_sum, double* unit_sum);
+    /// Adds a row to column sums, and the row divided by its norm to unit column sums; returns the
+    /// square of the norm.
+    double (*accumulate_row)(const T* row, Index d, double* column_sum, double* unit_sum);
     /// Sum of (row - mean)^2.
     double (*centred_row)(const T* row, const double* mean, Index d);
     double (*squared_norm)(const T* a, Index count);
