@@ -13,7 +13,6 @@
 #include "tsdiag/checkpoint.hpp"
 #include "tsdiag/checkpoint_series.hpp"
 #include "tsdiag/error.hpp"
-#include "tsdiag/file.hpp"
 #include "tsdiag/report.hpp"
 
 /// `probe` of several checkpoints of one training.

@@ -1,5 +1,4 @@
 #include "parts.hpp"
-#include "tsdiag/error.hpp"
 
 namespace tsdiag::tokenizer {
 namespace {

@@ -5,7 +5,6 @@
 #include "command.hpp"
 #include "json_outputs.hpp"
 #include "result_files.hpp"
-#include "summary.hpp"
 #include "terminal.hpp"
 #include "tsdiag/assertion.hpp"
 #include "tsdiag/comparison.hpp"

@@ -11,7 +11,6 @@
 #include "terminal.hpp"
 #include "threads.hpp"
 #include "tsdiag/error.hpp"
-#include "tsdiag/file.hpp"
 #include "tsdiag/output.hpp"
 #include "tsdiag/text.hpp"
 #include "version.hpp"

@@ -16,7 +16,6 @@
 #include "probing.hpp"
 #include "result_files.hpp"
 #include "series_parts.hpp"
-#include "summary.hpp"
 #include "terminal.hpp"
 #include "threads.hpp"
 #include "tsdiag/change_test.hpp"

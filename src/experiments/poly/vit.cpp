@@ -4,7 +4,6 @@
 
 #include <cmath>
 
-#include "moments.hpp"
 #include "tsdiag/error.hpp"
 
 namespace tsdiag::experiment_list {
