@@ -286,12 +286,17 @@ std::string image_panel(const Grid& g, const std::string& image, const Layout& s
                        cell_tick_list(row_ticks(g, size.height), ys.low, ys.high));
     const Index scale = (image_pixels + std::max(g.rows, g.cols) - 1) / std::max(g.rows, g.cols);
     const double pixel = double(g.step) / double(scale);
+    // TeX holds every pixel in memory: there a cell is one, unless there is a single row or column,
+    // which gnuplot does not draw.
+    const Index in_tex = std::min(g.rows, g.cols) > 1 ? scale : 1;
     // the invisible second plot makes gnuplot draw the colour bar
     out += fmt::format(
-        "plot {} binary filetype=png origin=({},{}) dx={} dy={} flipy with rgbimage, \\\n"
+        "pixels = tex ? {} : 1\nmiddle = {} * pixels\n"
+        "plot {} binary filetype=png origin=(middle,middle) dx={} dy={} flipy "
+        "every pixels:pixels with rgbimage, \\\n"
         "  {} using (NaN):(NaN):(0) every ::0::0 with points palette\n",
-        gnuplot_string(image), shortest(pixel / 2), shortest(pixel / 2), shortest(pixel),
-        shortest(pixel), "'+'");
+        in_tex, shortest(pixel / 2), gnuplot_string(image), shortest(pixel), shortest(pixel),
+        "'+'");
     return out;
 }
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
+#include <fstream>
 #include <regex>
 #include <thread>
 
@@ -329,6 +331,36 @@ TEST_F(GnuplotTest, TikzIsEscapedAndTheSameEachTime) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1100));
     draw(std::vector{figure}, folder.path, {.width = 3.25, .tikz = true});
     EXPECT_EQ(slurp(folder.path / "one.tex"), tex);
+}
+
+TEST_F(GnuplotTest, AnImageInTikzHasAPixelForEachCellAndFillsItsPanel) {
+    const auto image = [](Index rows, Index cols) {
+        Grid grid{.rows = rows, .cols = cols, .image = true};
+        for (Index i = 0; i < rows * cols; ++i) grid.values.emplace_back(double(i));
+        return grid;
+    };
+    const Figure figure{
+        .name = "one",
+        .title = "P",
+        .alt = "P",
+        .panels = {{.title = "a", .grid = image(3, 4)}, {.title = "b", .grid = image(1, 4)}}};
+    draw(std::vector{figure}, folder.path, {.tikz = true});
+    std::ifstream lines(folder.path / "one.tex");
+    double left = 0, bottom = 0, x = -1, y = -1;  // of the panel, and of the image
+    long cols = 0, rows = 0;
+    std::vector<std::pair<long, long>> sizes;
+    for (std::string line; std::getline(lines, line);) {
+        std::sscanf(line.c_str(), "\\clip (%lf,%*f) rectangle (%*f,%lf);", &left, &bottom);
+        if (std::sscanf(line.c_str(), "\\gprawimage{rgb}{%lf}{%lf}{%ld}{%ld}", &x, &y, &cols,
+                        &rows) < 4)
+            continue;
+        sizes.emplace_back(rows, cols);
+        EXPECT_NEAR(x, left, 0.002);
+        EXPECT_NEAR(y, bottom, 0.002);
+    }
+    ASSERT_EQ(sizes.size(), 2U);
+    EXPECT_EQ(sizes[0], std::pair(3L, 4L));
+    EXPECT_GT(sizes[1].first, 1);  // gnuplot draws no image of one row
 }
 
 /// pdfTeX reads no other letters.
