@@ -97,7 +97,7 @@ void do_what_was_left() {
 /// The stream of a thread.
 class Stream {
   public:
-    Stream() { (void)emulator::state.current; }  // constructed first: the work uses it
+    Stream() { emulator::own_state(); }  // constructed first: the work uses it
     ~Stream() {
         const std::lock_guard lock(Left::all().mutex);
         std::ranges::move(waiting_, std::back_inserter(Left::all().work));

@@ -54,26 +54,39 @@ struct State {
     bool reversed = false;
     std::uint64_t shuffle = 0;  ///< the last random number; 0: no shuffling
 };
-inline thread_local State state;  ///< host threads launch concurrently
+inline constinit thread_local State* made_state = nullptr;
+[[gnu::noinline]] inline State& make_state() {
+    thread_local State made;
+    made_state = &made;
+    return made;
+}
+/// That of this thread of the host; others launch concurrently.  By a pointer: each access to an
+/// object of a thread that has a constructor asks first whether it was called.
+inline State& own_state() { return made_state != nullptr ? *made_state : make_state(); }
 
 /// An order of 0 .. count - 1, by TSDIAG_EMULATED_ORDER at the start of the grid.
 class Order {
   public:
-    explicit Order(std::uint64_t count) : count_(count) {
-        if (state.reversed) first_ = step_ = count - 1;
+    Order(State& state, std::uint64_t count) : count_(count) {
+        if (state.reversed) next_ = step_ = count - 1;
         if (state.shuffle == 0) return;
         state.shuffle = state.shuffle * 6364136223846793005U + 1442695040888963407U;
-        first_ = (state.shuffle >> 33) % count;
+        next_ = (state.shuffle >> 33) % count;
         step_ = (state.shuffle >> 17) % count;
         while (std::gcd(step_, count) != 1) ++step_;
     }
-    unsigned operator[](std::uint64_t i) const { return unsigned((first_ + i * step_) % count_); }
+    unsigned next() {
+        const std::uint64_t found = next_;
+        next_ += step_;
+        if (next_ >= count_) next_ -= count_;
+        return unsigned(found);
+    }
 
   private:
-    std::uint64_t count_, first_ = 0, step_ = 1;
+    std::uint64_t count_, next_ = 0, step_ = 1;
 };
 
-inline void read_order() {
+inline void read_order(State& state) {
     const char* said = std::getenv("TSDIAG_EMULATED_ORDER");
     const std::string order = said != nullptr ? said : "forward";
     state.reversed = order == "reverse";
@@ -84,7 +97,7 @@ inline void read_order() {
         state.shuffle = seed;
 }
 
-inline void wait(Waits how) {
+inline void wait(State& state, Waits how) {
     Fiber& fiber = state.fibers[state.current];
     fiber.waits = how;
     fiber.stack.change_to(state.scheduler);
@@ -92,6 +105,7 @@ inline void wait(Waits how) {
 
 /// Body of a fiber: one thread of each block in turn.
 inline void enter() {
+    State& state = own_state();
     Stack::arrived(state.scheduler);
     for (;;) {
         try {
@@ -99,16 +113,16 @@ inline void enter() {
         } catch (...) {
             state.failure = std::current_exception();
         }
-        wait(Waits::done);
+        wait(state, Waits::done);
     }
 }
 
 /// Runs a warp until all its lanes wait at a barrier or are done.
-inline void run_warp(unsigned first, unsigned lanes) {
+inline void run_warp(State& state, unsigned first, unsigned lanes) {
     for (;;) {
-        const Order order(lanes);
+        Order order(state, lanes);
         for (unsigned i = 0; i < lanes; ++i) {
-            state.current = first + order[i];
+            state.current = first + order.next();
             Fiber& fiber = state.fibers[state.current];
             if (fiber.waits != Waits::no) continue;
             state.scheduler.change_to(fiber.stack);
@@ -124,17 +138,17 @@ inline void run_warp(unsigned first, unsigned lanes) {
     }
 }
 
-inline void run_block() {
+inline void run_block(State& state) {
     const unsigned threads = state.block_extent.x, warps = (threads + warp - 1) / warp;
     for (unsigned t = 0; t < threads; ++t) {
         state.fibers[t].waits = Waits::no;
         state.fibers[t].thread = {t};
     }
     for (;;) {
-        const Order order(warps);
+        Order order(state, warps);
         for (unsigned i = 0; i < warps; ++i) {
-            const unsigned first = order[i] * warp;
-            run_warp(first, threads - first < warp ? threads - first : warp);
+            const unsigned first = order.next() * warp;
+            run_warp(state, first, threads - first < warp ? threads - first : warp);
         }
         unsigned done = 0;
         for (unsigned t = 0; t < threads; ++t) done += state.fibers[t].waits == Waits::done ? 1 : 0;
@@ -145,18 +159,19 @@ inline void run_block() {
 }
 
 inline void run_grid(std::int64_t grid, int block, std::function<void()> body) {
-    read_order();
+    State& state = own_state();
+    read_order(state);
     state.grid_extent = {unsigned(grid)};
     state.block_extent = {unsigned(block)};
     while (state.fibers.size() < state.block_extent.x) state.fibers.emplace_back(enter);
     state.exchanged.resize((state.block_extent.x + warp - 1) / warp);
     state.exchanges.assign(state.block_extent.x, 0);
     state.body = std::move(body);
-    const auto order = Order(std::uint64_t(grid));
+    auto order = Order(state, std::uint64_t(grid));
     try {
         for (std::int64_t b = 0; b < grid; ++b) {
-            state.block = {order[std::uint64_t(b)]};
-            run_block();
+            state.block = {order.next()};
+            run_block(state);
         }
     } catch (...) {
         state.fibers.clear();  // some have stopped midway
@@ -180,10 +195,11 @@ void launch(const char* name, Kernel kernel, std::int64_t grid, int block, Argum
 template <class T>
 T from_lane(T value, unsigned lane) {
     static_assert(sizeof(T) <= 16);
+    State& state = own_state();
     const unsigned own = state.current, in_warp = own / warp;
     const unsigned turn = state.exchanges[own]++ % 2;
     std::memcpy(&state.exchanged[in_warp][turn][own % warp * 16], &value, sizeof value);
-    wait(Waits::for_warp);
+    wait(state, Waits::for_warp);
     T result;
     std::memcpy(&result, &state.exchanged[in_warp][turn][lane % warp * 16], sizeof result);
     return result;
@@ -199,20 +215,23 @@ using std::copysign, std::cos, std::erf, std::exp, std::expm1, std::hypot, std::
 #define __host__
 #define __shared__ static thread_local
 #define __forceinline__ inline
-#define threadIdx \
-    (::tsdiag::gpu::emulator::state.fibers[::tsdiag::gpu::emulator::state.current].thread)
-#define blockIdx (::tsdiag::gpu::emulator::state.block)
-#define blockDim (::tsdiag::gpu::emulator::state.block_extent)
-#define gridDim (::tsdiag::gpu::emulator::state.grid_extent)
+#define threadIdx                                              \
+    (::tsdiag::gpu::emulator::own_state()                      \
+         .fibers[::tsdiag::gpu::emulator::own_state().current] \
+         .thread)
+#define blockIdx (::tsdiag::gpu::emulator::own_state().block)
+#define blockDim (::tsdiag::gpu::emulator::own_state().block_extent)
+#define gridDim (::tsdiag::gpu::emulator::own_state().grid_extent)
 
 inline void __syncthreads() {
-    ::tsdiag::gpu::emulator::wait(::tsdiag::gpu::emulator::Waits::for_block);
+    using namespace ::tsdiag::gpu::emulator;
+    wait(own_state(), Waits::for_block);
 }
 template <class T>
 T __shfl_xor_sync(unsigned mask, T value, int with) {
     using namespace ::tsdiag::gpu::emulator;
     if (mask != 0xFFFFFFFFU) throw std::runtime_error("an exchange of a part of a warp");
-    return from_lane(value, state.current % warp ^ unsigned(with));
+    return from_lane(value, own_state().current % warp ^ unsigned(with));
 }
 
 // Blocks run one after another, so that these are what they do alone.
