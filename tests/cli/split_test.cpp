@@ -40,11 +40,14 @@ std::string quoted(const Words& words) {
     return line;
 }
 
-/// Begins a command of the shell that is to be so many ranks on this machine.
-std::string mpirun_of(int count) {
-    return "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " + mpirun +
-           " --oversubscribe -n " + std::to_string(count) + " ";
+/// Begins a command of the shell that starts ranks on this machine.  They fail together, when all
+/// is done, so that none needs the second for which mpirun lets the others go on.
+std::string mpirun_here() {
+    return "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
+           "OMPI_MCA_odls_base_sigkill_timeout=0 " +
+           mpirun + " --oversubscribe ";
 }
+std::string mpirun_of(int count) { return mpirun_here() + "-n " + std::to_string(count) + " "; }
 Finished ranks(const TemporaryDirectory& folder, int count, const Words& words) {
     return Running::shell(folder.path(), mpirun_of(count) + "\"$TSDIAG\"" + quoted(words)).wait();
 }
@@ -342,10 +345,7 @@ TEST_F(Ranks, FailInOneSentenceWithOneCode) {
 }
 
 TEST_F(Ranks, WithOtherArgumentsOrInstructionSetsAreRefused) {
-    const std::string base = std::string(
-                                 "OMPI_ALLOW_RUN_AS_ROOT=1 "
-                                 "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ") +
-                             mpirun + " --oversubscribe ";
+    const std::string base = mpirun_here();
     const std::string words = " \"$TSDIAG\" check devil.eq59 --trials 20 -q --out out ";
     const Finished arguments =
         Running::shell(folder.path(),
@@ -375,14 +375,13 @@ TEST_F(Ranks, WithOtherArgumentsOrInstructionSetsAreRefused) {
 /// The ranks of one command: each line is a command of the shell in a folder of its own, in which
 /// "$TSDIAG" is the program.
 Finished unlike_ranks(const TemporaryDirectory& folder, const std::vector<std::string>& lines) {
-    std::string all = std::string("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ") +
-                      mpirun + " --oversubscribe";
+    std::string all = mpirun_here();
     for (std::size_t i = 0; i < lines.size(); ++i) {
         const fs::path own = folder / ("rank" + std::to_string(i));
         fs::create_directories(own);
         const fs::path script = own / "script";
         std::ofstream(script) << "cd '" << own.string() << "'\n" << lines[i] << "\n";
-        all += std::string(i == 0 ? "" : " :") + " -n 1 sh '" + script.string() + "'";
+        all += std::string(i == 0 ? "" : " : ") + "-n 1 sh '" + script.string() + "'";
     }
     return Running::shell(folder.path(), all).wait();
 }
@@ -457,17 +456,14 @@ TEST_F(Ranks, OnAFullDiskFailInOneSentence) {
     const std::string place = (folder / "place");
     fs::create_directories(place);
     const Finished full =
-        Running::shell(folder.path(),
-                       in_namespace("mount -t tmpfs -o size=8k none " + place +
-                                        " && head -c 8192 "
-                                        "/dev/zero > " +
-                                        place + "/all 2> /dev/null",
-                                    "env OMPI_ALLOW_RUN_AS_ROOT=1 "
-                                    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " +
-                                        mpirun +
-                                        " --oversubscribe -n 3 \"$TSDIAG\" check devil.eq59 "
-                                        "tse.prop2.3 --trials 20 -q --out " +
-                                        place + "/out"))
+        Running::shell(folder.path(), in_namespace("mount -t tmpfs -o size=8k none " + place +
+                                                       " && head -c 8192 "
+                                                       "/dev/zero > " +
+                                                       place + "/all 2> /dev/null",
+                                                   mpirun_of(3) +
+                                                       "\"$TSDIAG\" check devil.eq59 "
+                                                       "tse.prop2.3 --trials 20 -q --out " +
+                                                       place + "/out"))
             .wait();
     EXPECT_EQ(full.code, 1) << full.err;
     expect_one_sentence(own_lines(full.err));
