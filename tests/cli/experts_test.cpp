@@ -60,10 +60,10 @@ TEST(SinksOfAProgram, LeaveUndefinedWhatNeedsRowsThatSumToOne) {
     const TemporaryDirectory folder;
     const fs::path golden = fs::path(test_data()) / "golden";
     for (const char* model : {"gpt-oss", "gpt-oss-mxfp4"}) {
-        ASSERT_EQ(
-            tsdiag(folder, {"probe", (golden / model).string(), "--tokens", "9", "--out", model})
-                .code,
-            0);
+        ASSERT_EQ(tsdiag(folder, {"probe", (golden / model).string(), "--tokens", "9",
+                                  "--no-report", "--out", model})
+                      .code,
+                  0);
         const fs::path file = folder.path() / model / "metrics.csv";
         std::map<std::string, Index> seen;
         for (const MetricRow& row : read_metrics_csv(read_file(file), file.string())) {
@@ -94,10 +94,10 @@ TEST(SinksOfAProgram, LeaveUndefinedWhatNeedsRowsThatSumToOne) {
 TEST(LatentValuesOfAProgram, HaveNoProjectionsAndNoGain) {
     const TemporaryDirectory folder;
     const fs::path model = fs::path(test_data()) / "golden/deepseek-v3";
-    ASSERT_EQ(
-        tsdiag(folder, {"probe", model.string(), "--tokens", "9", "--out", "out", "--loss", "lm"})
-            .code,
-        0);
+    ASSERT_EQ(tsdiag(folder, {"probe", model.string(), "--tokens", "9", "--no-report", "--out",
+                              "out", "--loss", "lm"})
+                  .code,
+              0);
     const fs::path file = folder.path() / "out/metrics.csv";
     std::map<std::string, Index> seen;
     for (const MetricRow& row : read_metrics_csv(read_file(file), file.string())) {
@@ -130,7 +130,7 @@ TEST(ChunksOfAProgram, HaveAnEigenvalueOfOneEach) {
     const TemporaryDirectory folder;
     const fs::path golden = fs::path(test_data()) / "golden";
     ASSERT_EQ(tsdiag(folder, {"probe", (golden / "llama4").string(), "--tokens", "11", "--loss",
-                              "lm", "--out", "out"})
+                              "lm", "--no-report", "--out", "out"})
                   .code,
               0);
     const fs::path file = folder.path() / "out/metrics.csv";

@@ -66,8 +66,9 @@ TEST(GgufByName, IsInspectedAndProbed) {
                  norms = 3 * double(width);
     EXPECT_EQ(Json::parse(json.out, "inspect")["bits_a_weight"].number(),
               (8.5 * matrices + 32 * norms) / (matrices + norms));
-    const Finished probed =
-        Running(folder.path(), {"probe", "m.gguf", "--tokens", "8", "--samples", "1"}).wait();
+    const Finished probed = Running(folder.path(), {"probe", "m.gguf", "--tokens", "8", "--samples",
+                                                    "1", "--no-report"})
+                                .wait();
     EXPECT_EQ(probed.code, 0) << probed.err;
     EXPECT_THAT(probed.out, HasSubstr("LLaMA, 1 layer, d = 32, 2 heads"));
 }
@@ -109,9 +110,10 @@ TEST(GgufByName, MakesIdsOfATextByItsOwnTokenizer) {
     fs::copy_file(folder / "m.gguf", folder / "folder/m.gguf");
     // U+2581 and a have the best score, so ab is never joined, but bc is.
     for (const char* model : {"m.gguf", "folder"}) {
-        const Finished done = Running(folder.path(), {"probe", model, "--text", "ab abc", "--out",
-                                                      std::string("run-") + model})
-                                  .wait();
+        const Finished done =
+            Running(folder.path(), {"probe", model, "--text", "ab abc", "--no-report", "--out",
+                                    std::string("run-") + model})
+                .wait();
         ASSERT_EQ(done.code, 0) << done.err;
         const Json text =
             Json::parse(read_file(folder.path() / (std::string("run-") + model) / "run.json"),

@@ -30,12 +30,12 @@ TEST(ModulesOfAProgram, TheTransformerIsMeasuredAndTheOthersAreNamed) {
     write_file(model / "modules.json",
                R"([{"path": "0_Transformer", "type": "sentence_transformers.models.Transformer"},
                    {"path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}])");
-    const Finished done =
-        tsdiag(folder, {"probe", "model", "--text", "a b a", "--probes", "core", "--out", "a"});
+    const Finished done = tsdiag(folder, {"probe", "model", "--text", "a b a", "--probes", "core",
+                                          "--no-report", "--out", "a"});
     ASSERT_EQ(done.code, 0) << done.err;
     write_file(folder.path() / "ids", "2 4 5 4 3\n");
-    const Finished plain = tsdiag(
-        folder, {"probe", bert.string(), "--input", "ids:ids", "--probes", "core", "--out", "b"});
+    const Finished plain = tsdiag(folder, {"probe", bert.string(), "--input", "ids:ids", "--probes",
+                                           "core", "--no-report", "--out", "b"});
     ASSERT_EQ(plain.code, 0) << plain.err;
     EXPECT_EQ(numbers(folder.path() / "a/metrics.csv"), numbers(folder.path() / "b/metrics.csv"));
     EXPECT_NE(read_file(folder.path() / "a/run.json")

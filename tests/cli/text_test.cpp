@@ -83,7 +83,7 @@ Finished by_unigram(const TemporaryDirectory& folder, const std::string& pattern
                                       vocabulary + "]}}");
     write_file(folder / "text", text);
     return tsdiag(folder, {"probe", "random:gpt2,layers=1,d=8,heads=2,vocab=9", "--tokenizer",
-                           "t.json", "--text-file", "text", "--out", "out"});
+                           "t.json", "--text-file", "text", "--no-report", "--out", "out"});
 }
 
 TEST(TextOfAProgram, AWrongRegularExpressionIsToldInWords) {
