@@ -149,12 +149,15 @@ Index trials_for(const Comparison& c, const Distance& d, std::size_t family) {
     const double distance =
         c.kind == Kind::comparable ? std::abs(c.resolution - std::abs(d.off)) : std::abs(d.beyond);
     constexpr Index most = 10'000;
-    for (Index n = std::max(c.count, fewest) + 1; n <= most; n += std::max<Index>(1, n / 20)) {
+    std::vector<Index> counts;
+    for (Index n = std::max(c.count, fewest) + 1; n <= most; n += std::max<Index>(1, n / 20))
+        counts.push_back(n);
+    const auto first = std::ranges::partition_point(counts, [&](Index n) {
         const double scatter = *c.error * std::sqrt(double(c.count) / double(n));
         const double freedom = freedom_of(c) * double(n - 1) / double(c.count - 1);
-        if (distance >= scatter * needed(c, family, freedom)) return n;
-    }
-    return 0;
+        return distance < scatter * needed(c, family, freedom);  // both fall with n
+    });
+    return first == counts.end() ? 0 : *first;
 }
 
 /// "; significant from 4.8, a difference of 0.12": what these trials can see, beside a distance in
