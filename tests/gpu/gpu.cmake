@@ -58,14 +58,14 @@ set(gpu_emulated_objects $<TARGET_OBJECTS:gpu_emulated_rest> $<TARGET_OBJECTS:gp
 add_executable(gpu_tests $<TARGET_OBJECTS:gpu_test_cases> ${gpu_emulated_objects})
 target_link_libraries(gpu_tests PRIVATE GTest::gtest_main fmt::fmt OpenMP::OpenMP_CXX)
 tsdiag_use_parts(gpu_tests core attention)
-gtest_discover_tests(gpu_tests NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300)
+gtest_discover_tests(gpu_tests NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300 ENVIRONMENT OMP_WAIT_POLICY=passive)
 add_executable(gpu_attention_tests $<TARGET_OBJECTS:gpu_attention_cases> gpu/targets_test.cpp gpu/emulator_test.cpp
     ${gpu_sources}/targets.cpp ${gpu_emulated_objects})
 target_include_directories(gpu_attention_tests PRIVATE ${gpu_sources} ${PROJECT_SOURCE_DIR}/include ${CMAKE_CURRENT_SOURCE_DIR}
     ${PROJECT_SOURCE_DIR}/src)
 target_link_libraries(gpu_attention_tests PRIVATE GTest::gtest_main Eigen3::Eigen fmt::fmt OpenMP::OpenMP_CXX)
 tsdiag_use_parts(gpu_attention_tests core attention)
-gtest_discover_tests(gpu_attention_tests NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300)
+gtest_discover_tests(gpu_attention_tests NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300 ENVIRONMENT OMP_WAIT_POLICY=passive)
 
 # Whole layers: how much they ask of a device.
 if(TARGET tsdiag_run)
@@ -74,7 +74,7 @@ if(TARGET tsdiag_run)
     target_link_libraries(gpu_budget_tests PRIVATE GTest::gtest_main GTest::gmock Eigen3::Eigen fmt::fmt OpenMP::OpenMP_CXX)
     target_compile_definitions(gpu_budget_tests PRIVATE TSDIAG_DOCUMENTS="${PROJECT_SOURCE_DIR}/docs")
     tsdiag_use_parts(gpu_budget_tests core attention model families probes run)
-    gtest_discover_tests(gpu_budget_tests NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300)
+    gtest_discover_tests(gpu_budget_tests NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300 ENVIRONMENT OMP_WAIT_POLICY=passive)
 endif()
 
 # gpu_spoilt(FOLDER FILE FROM TO): in FOLDER, the kernels and calls of libraries with the first FROM of FILE replaced by TO.
