@@ -77,6 +77,9 @@ class Classes {
 /// mapped where there is one.
 AttentionCost cost_of_terms(const AttentionOptions& given, const AttentionSizes& s) {
     const Options options(disentangled, given);
+    if (const auto buckets = options.number("buckets");
+        buckets && *buckets > double(options.count("longest")))
+        return {.flops = s.pairs(s.head_dim)};  // `make` refuses it
     const Index rows = Classes(options).among(s.tokens), inner = s.heads * s.head_dim;
     const bool table = s.parameters_of_another || s.shape_of("distances").count() > 0;
     const double terms = options.is("terms", "both") ? 2 : 1;

@@ -77,7 +77,8 @@ double probability_of(const Comparison& c, const Distance& d) {
     if (c.kind == Kind::order && d.exact)
         return d.off == 0 ? 1 : std::min(1.0, tests(c, d.off > 0) * probability_of_signs(c));
     if (c.kind == Kind::comparable)
-        return *c.error > 0 ? probability_of_margin(c, d) : probability_of_signs(c);
+        return *c.error > 0 ? probability_of_margin(c, d)
+                            : std::min(1.0, tests(c, d.beyond == 0) * probability_of_signs(c));
     const double against = !one_sided(c)             ? std::abs(d.beyond)
                            : c.kind == Kind::at_most ? d.beyond
                                                      : -d.beyond;

@@ -88,7 +88,10 @@ void join_errors(Number& out, const Number& a, double error_a, const Number& b, 
 }  // namespace
 
 Number mean_of(const ByTrial& values) {
-    if (values.empty()) return {.note = "no trial has values of both"};
+    if (values.empty())
+        return {.note =
+                    "no trial has values of both (undefined, or by an earlier version, which "
+                    "kept none by trial)"};
     Moments moments;
     for (const auto& [trial, value] : values) moments.add(value);
     Number out{.value = moments.mean(), .count = moments.count()};
@@ -220,19 +223,28 @@ Comparison order_of(const std::string& what, const std::string& first, const std
                         mean_of(difference(a, b)), std::move(says), margin);
 }
 
-Comparison all_orders(const std::string& what, const std::vector<SeedOrder>& orders,
-                      std::string says, double margin) {
-    const auto certainty = [&](const SeedOrder& order) {
-        const Number apart = scaled(mean_of(difference(order.a, order.b)), 1, -margin);
-        if (!apart.value || !apart.error) return -HUGE_VAL;
-        return *apart.value == 0 ? 0 : *apart.value / *apart.error;
+Comparison all_orders(const std::string& what, const std::vector<Order>& orders, std::string says,
+                      double margin) {
+    constexpr Index fewest = 3;  // trials, as in judge
+    const auto certainty = [&](const Order& order) {
+        const Number apart = scaled(order.apart, 1, -margin);
+        if (!apart.value || *apart.value == 0 || !apart.error || apart.count < fewest) return 0.0;
+        const double size = std::abs(*apart.value);
+        // Trials of equal value have no error, and as in judge what is left is their sign.
+        const double tail = *apart.error <= 1e-9 * size
+                                ? std::pow(0.5, double(apart.count))
+                                : student_tail(size / *apart.error, apart.freedom());
+        return std::copysign(-std::log2(2 * tail), *apart.value);
     };
-    const SeedOrder& least = *std::ranges::min_element(orders, {}, certainty);
-    const std::string all =
-        orders.size() > 1 ? fmt::format(", least certain of {}", orders.size()) : "";
-    Comparison out =
-        order_within(fmt::format("{}{}{}", what, by_seed, all), least.first, least.second,
-                     mean_of(difference(least.a, least.b)), std::move(says), margin);
+    const Order& least = *std::ranges::min_element(orders, {}, certainty);
+    const auto in_favour = std::ranges::count_if(
+        orders, [&](const Order& order) { return order.apart.value.value_or(margin) > margin; });
+    Comparison out = order_within(
+        fmt::format("{}{}{}", what, least.within_seeds ? by_seed : "",
+                    orders.size() > 1 ? fmt::format(", least certain of {} orders, {} in favour",
+                                                    orders.size(), in_favour)
+                                      : ""),
+        least.first, least.second, least.apart, std::move(says), margin);
     out.chosen_from = std::ssize(orders);
     return out;
 }

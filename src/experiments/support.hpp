@@ -111,15 +111,24 @@ Comparison order_of(const std::string& what, const std::string& first, const std
 /// The same, seed by seed.
 Comparison order_of(const std::string& what, const std::string& first, const std::string& second,
                     const ByTrial& a, const ByTrial& b, std::string says, double margin = 0);
-/// One of several orders, seed by seed.
-struct SeedOrder {
+/// One of several orders: of independent numbers, or seed by seed.
+struct Order {
+    Order(std::string more, std::string less, const Number& a, const Number& b)
+        : first(std::move(more)), second(std::move(less)), apart(difference(a, b)) {}
+    Order(std::string more, std::string less, const ByTrial& a, const ByTrial& b)
+        : first(std::move(more)),
+          second(std::move(less)),
+          apart(mean_of(difference(a, b))),
+          within_seeds(true) {}
     std::string first, second;
-    ByTrial a, b;
+    Number apart;
+    bool within_seeds = false;
 };
-/// Whether all of them hold, each by more than `margin`: judged by the least certain one, the one
-/// with the least a - b - margin in standard errors.
-Comparison all_orders(const std::string& what, const std::vector<SeedOrder>& orders,
-                      std::string says, double margin = 0);
+/// Whether all of them hold, each by more than `margin`: judged by the least certain one.  That is
+/// the one with the smallest p-value against the claim, or else with the greatest in favour; one
+/// that has fewer than three trials stands between.
+Comparison all_orders(const std::string& what, const std::vector<Order>& orders, std::string says,
+                      double margin = 0);
 /// "t_sim: 0.02 at 0, 0.99 at 12; ..." for the alternative text of a figure.
 std::string in_words(const std::vector<Plot>& panels);
 

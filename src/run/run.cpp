@@ -284,6 +284,10 @@ void measure_trace(RunContext& context, const Subject& subject) {
                 "the same in both.",
                 options.mask, subject.argument));
         settings.masks = std::move(given);
+        const auto hides = [](const auto& one) {
+            return std::ranges::find(one, false) != one.end();
+        };
+        if (std::ranges::none_of(settings.masks, hides)) settings.masks.clear();
     }
     settings.memory = row_budget(context, sizes_of(context, summary, settings), 1);
     settings.first_layer = options.first_layer;
@@ -303,6 +307,10 @@ void measure_trace(RunContext& context, const Subject& subject) {
     context.phases.end();
 
     run.dtype = settings.type == Type::f32 ? "float32" : "float64";
+    // Only the samples that are measured are described.
+    if (settings.masks.empty())
+        settings.masks.assign(std::size_t(settings.samples),
+                              std::vector<bool>(std::size_t(summary.tokens), true));
     run.model = describe_trace_model(subject, options.trace, settings.masks, measurement.totals());
     run.model.no_attention = replayed.no_attention;
     run.input = {

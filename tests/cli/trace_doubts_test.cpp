@@ -267,7 +267,55 @@ TEST_F(TraceDoubts, MapsOfEverySampleAreComparedWithTheQueriesBesideThem) {
                    maps("attentions.0", last ? second : p)},
                   last ? "batches/batch-1.npz" : "batches/batch-0.npz");
         EXPECT_THAT(output("batches"), HasSubstr(fits ? own : apart));
+        // A sample that is not measured is not judged.
+        EXPECT_THAT(one_line(probe({"--samples", "1"}).out), HasSubstr(own));
     }
+    // A batch may have its maps alone.
+    write({maps("attentions.0", p)}, "batches/batch-1.npz");
+    EXPECT_THAT(output("batches"), HasSubstr(own));
+}
+
+TEST_F(TraceDoubts, KeysOfOneHeadBesideStatesOfOneSampleAreRead) {
+    constexpr Index columns = 3;
+    const auto of = [](const std::string& name, const std::vector<std::int64_t>& shape) {
+        std::vector<double> x;
+        for (Index i = 0; i < heads * tokens * columns; ++i) x.push_back(std::sin(double(i * i)));
+        x.resize(std::size_t(shape.end()[-3] * tokens * columns));
+        return Array{name, shape, x};
+    };
+    Array first = hidden("hidden_states.0", 0), last = hidden("hidden_states.1", 1);
+    first.shape = last.shape = {1, tokens, width};
+    for (const auto& [queries, keys] :
+         std::vector<std::pair<std::vector<std::int64_t>, std::vector<std::int64_t>>>{
+             {{heads, tokens, columns}, {1, tokens, columns}},
+             {{1, heads, tokens, columns}, {1, 1, tokens, columns}}}) {
+        write({first, last, of("queries.0", queries), of("keys.0", keys)});
+        const Finished found = probe();
+        EXPECT_EQ(found.code, 0) << found.err;
+    }
+}
+
+/// Letters name projections, too.
+TEST_F(TraceDoubts, LettersAreNoQueriesBesideThoseOfThatName) {
+    constexpr Index columns = 3;
+    std::vector<double> x;
+    for (Index i = 0; i < heads * tokens * columns; ++i) x.push_back(std::sin(double(i * i)));
+    const std::vector<std::int64_t> of_heads = {heads, tokens, columns}, whole = {tokens, width};
+    write({hidden("hidden_states.0", 0),
+           hidden("hidden_states.1", 1),
+           {"queries.0", of_heads, x},
+           {"keys.0", of_heads, x},
+           {"q.0", whole, x},
+           {"v.0", {6}, {1, 2, 3, 4, 5, 6}}});
+    const Finished found = probe();
+    ASSERT_EQ(found.code, 0) << found.err;
+    EXPECT_THAT(one_line(found.out), testing::AllOf(HasSubstr("q.0"), HasSubstr("v.0")));
+    write({hidden("hidden_states.0", 0),
+           hidden("hidden_states.1", 1),
+           {"q.0", of_heads, x},
+           {"k.0", of_heads, x}});
+    ASSERT_EQ(probe().code, 0);
+    EXPECT_FALSE(std::isnan(value("entropy", "attn", 0)));
 }
 
 TEST_F(TraceDoubts, MapsOfOtherHeadsThanTheQueriesBesideThemAreRefused) {

@@ -267,6 +267,8 @@ TEST_F(TraceOfMerges, ThatDoNotFitEachOtherAreRefused) {
     Arrays masked = arrays_;
     masked["attention_mask"] = {{36}, std::vector<double>(36, 1.0)};
     EXPECT_EQ(probe(masked).code, 0);
+    write_npy<double>(folder / "mask.npy", "<f8", {36}, std::vector<double>(36, 1.0));
+    EXPECT_EQ(probe(arrays_, {"--mask", "mask.npy"}).code, 0);
     masked["attention_mask"].values.back() = 0;
     EXPECT_THAT(refused(masked), HasSubstr("hides tokens, but these merge behind layer 1"));
 }

@@ -6,6 +6,10 @@
 namespace tsdiag::test {
 namespace {
 
+Attention event_of(const AttentionOperator& op, const Tensor& input) {
+    return {.op = op, .input = input, .residual = input};
+}
+
 using probe::RowSpread;
 
 /// What products in float32 may change; see probe::allowed_rounding.
@@ -68,7 +72,7 @@ TEST_P(RowSpreads, EqualThoseInDouble) {
                 op->declared.causal = GetParam().causal;
                 ASSERT_TRUE(RowSpread::fits(*op));
                 const Tensor input = tensor(x);
-                const Attention event{.op = *op, .input = input, .residual = input};
+                const Attention event = event_of(*op, input);
                 const Tensor sums = GetParam().causal ? Tensor() : probe::column_sums(event);
                 const RowSpread spread(*op, tensor(x), sums);
                 std::vector<double> weights(std::size_t(2 * n));
@@ -118,7 +122,7 @@ TEST(RowSpreadOf, RowsBesideAnOutlierInTheMean) {
     Made op({p}, true, Type::f32);
     op.declared.row_stochastic = true;
     const Tensor input = tensor(x);
-    const Attention event{.op = op, .input = input, .residual = input};
+    const Attention event = event_of(op, input);
     const RowSpread spread(op, input, probe::column_sums(event));
     double right = 0;
     for (Index c = 0; c < f; ++c) right += 0.125 * std::pow(x(1, c) - x(2, c), 2);

@@ -198,8 +198,8 @@ std::string what_would_be_run(const Subject& subject) {
             fmt::format("{}, {} of {}, width {}, {}, {}", counted(std::size_t(t.layers), "layer"),
                         counted(std::size_t(t.samples), "sample"),
                         merges ? fmt::format("{} to {}", t.tokens, tokens) : tokens,
-                        merges ? fmt::format("{} to {}", t.width, t.last_width)
-                               : fmt::format("{}", t.width),
+                        merges && t.last_width > 0 ? fmt::format("{} to {}", t.width, t.last_width)
+                                                   : fmt::format("{}", t.width),
                         counted(std::size_t(t.heads), "head"), t.float64 ? "float64" : "float32"));
     }
     const ModelSpec& spec = subject.spec();

@@ -56,6 +56,7 @@ RunResult measure(const ExperimentSetting& setting) {
 struct Bubble {
     std::string name;
     Number speed, bytes, score;
+    ByTrial scores;
 };
 std::vector<Bubble> bubbles_of(const Table& table, const ExperimentSetting& setting) {
     const Numbers numbers(table);
@@ -66,8 +67,8 @@ std::vector<Bubble> bubbles_of(const Table& table, const ExperimentSetting& sett
         const auto at = [&](const char* curve) {
             return curve_of(table, model.label, curve)[length];
         };
-        out.push_back(
-            {model.label, at("train_speed"), at("step_bytes"), arena_score(numbers, model, tasks)});
+        out.push_back({model.label, at("train_speed"), at("step_bytes"),
+                       arena_score(numbers, model, tasks), arena_scores(numbers, model, tasks)});
     }
     return out;
 }
@@ -111,15 +112,17 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
         "clearly favorable speed (x-axis) and overall scores (y-axis)\"";
     const std::span<const Bubble> own = std::span(bubbles).last(own_models),
                                   others = std::span(bubbles).first(bubbles.size() - own_models);
-    for (const Bubble& a : own)
+    for (const Bubble& a : own) {
+        std::vector<Order> speeds, scores;
         for (const Bubble& b : others) {
-            found.comparisons.push_back(
-                order_of("steps per second", a.name, b.name, a.speed, b.speed, says));
-            found.comparisons.push_back(
-                order_of("mean accuracy", a.name, b.name, a.score, b.score, says));
+            speeds.emplace_back(a.name, b.name, a.speed, b.speed);
+            scores.emplace_back(a.name, b.name, a.scores, b.scores);
             found.comparisons.push_back(
                 counted_up(order_of("bytes per step", b.name, a.name, b.bytes, a.bytes, says)));
         }
+        found.comparisons.push_back(all_orders("steps per second", speeds, says));
+        found.comparisons.push_back(all_orders("mean accuracy in per cent", scores, says));
+    }
     for (const Bubble& b : bubbles)
         found.comparisons.push_back(compare(fmt::format("megabytes per step, {}", b.name), says,
                                             std::nullopt, scaled(b.bytes, 1e-6)));

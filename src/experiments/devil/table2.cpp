@@ -96,7 +96,7 @@ Findings find(const Table& table, const ExperimentSetting&) {
                         v.rsd),
             std::nullopt, rsd(v)));
     for (const Claim& claim : claims) {
-        std::vector<SeedOrder> orders;
+        std::vector<Order> orders;
         for (const std::size_t over : {std::size_t{0}, std::size_t{1}}) {
             const Variant &a = variants[over], &b = variants[claim.under];
             orders.push_back({a.label, b.label, numbers.trials(a.label, "grad_rsd"),

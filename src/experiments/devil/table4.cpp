@@ -85,7 +85,7 @@ Findings find(const Table& table, const ExperimentSetting&) {
             "vanilla attention\"; comparable: within half of the distance to FLASH-quad, the "
             "nearest that is called worse",
             -margin));
-        std::vector<SeedOrder> orders;
+        std::vector<Order> orders;
         for (std::size_t other = first_linear; other < first_own; ++other)
             orders.push_back(
                 {rows[other].label, rows[own].label, loss(rows[other]), loss(rows[own])});

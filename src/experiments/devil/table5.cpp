@@ -227,7 +227,7 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
     Findings found{.figures = {figure_of(numbers, setting)}};
     const auto score = [&](const Row& row) { return numbers.trials(row.label, "score"); };
     for (std::size_t own = first_own; own < rows.size(); ++own) {
-        std::vector<SeedOrder> orders;
+        std::vector<Order> orders;
         for (std::size_t other = 1; other < first_own; ++other)
             orders.push_back(
                 {rows[own].label, rows[other].label, score(rows[own]), score(rows[other])});

@@ -51,7 +51,7 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
     const std::span<const ArenaModel> own = models.last(2),
                                       others = models.first(models.size() - 2);
     for (const ArenaModel& model : own) {
-        std::vector<SeedOrder> orders;
+        std::vector<Order> orders;
         for (const ArenaModel& other : others)
             orders.push_back({model.label, other.label, arena_scores(numbers, model, tasks),
                               arena_scores(numbers, other, tasks)});

@@ -100,7 +100,7 @@ void compare_ends(const Numbers& numbers, const std::vector<double>& scales, Ind
     const auto trials = [&](double k) {
         return numbers.trials(model_of(tokens, k), "final_accuracy");
     };
-    std::vector<SeedOrder> orders;
+    std::vector<Order> orders;
     for (const double end : {least, most})
         if (end != root)
             orders.push_back({fmt::format("k = {:.4g}", root), fmt::format("k = {:.4g}", end),

@@ -223,7 +223,7 @@ void compare_on(const Numbers& numbers, const Task& task, Findings& found) {
     found.comparisons.push_back(
         order_of(what, learnt.name(), PolyActivation{}.name(), accuracy(learnt), accuracy({}),
                  "[POLY] 6.3: a dynamic scale \"results in better performance\""));
-    std::vector<SeedOrder> orders;
+    std::vector<Order> orders;
     for (const PolyActivation& better : {scaled, learnt, PolyActivation{}})
         orders.push_back({better.name(), bare.name(), accuracy(better), accuracy(bare)});
     found.comparisons.push_back(

@@ -279,7 +279,7 @@ void compare_on(const Numbers& numbers, const Task& task, Findings& found) {
     };
     for (const auto& [more, others] : {std::pair{&bare, std::vector{&softmax, &scaled, &learnt}},
                                        std::pair{&softmax, std::vector{&scaled, &learnt}}}) {
-        std::vector<SeedOrder> orders;
+        std::vector<Order> orders;
         std::vector<std::string> printed;
         for (const Row* less : others) {
             orders.push_back({more->activation.name(), less->activation.name(), log_rmse(*more),

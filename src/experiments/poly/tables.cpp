@@ -313,7 +313,7 @@ Comparison accuracy_order(const Numbers& numbers, const Vision& v, const PolyAct
 Comparison accuracy_orders(const Numbers& numbers, const Vision& v,
                            const std::vector<std::pair<PolyActivation, PolyActivation>>& pairs,
                            std::string says) {
-    std::vector<SeedOrder> orders;
+    std::vector<Order> orders;
     for (const auto& [a, b] : pairs)
         orders.push_back(
             {a.name(), b.name(), accuracies_of(numbers, v, a), accuracies_of(numbers, v, b)});
@@ -411,7 +411,7 @@ void compare_powers(const Numbers& numbers, const ExperimentSetting& setting, co
                 accuracy_order(numbers, v, {}, fixed,
                                "[POLY] A.2.4: for k >= 6 \"difficult to train after some point\""));
         if (p <= 3 || !has(3)) continue;
-        std::vector<SeedOrder> orders;
+        std::vector<Order> orders;
         for (std::size_t s = 0; s < 3; ++s) {
             const PolyActivation cube = poly_activations(3)[s], higher = poly_activations(p)[s];
             orders.push_back({cube.name(), higher.name(), start(cube), start(higher)});

@@ -280,8 +280,8 @@ extern const ExperimentEntry tse_fig7 = {
         "that of bytes. Quick scale has fewer and narrower blocks, short segments, fewer steps at "
         "four times the rate, and a Markov chain over 8 symbols.",
     .table =
-        "final_loss, final_test_loss, final_accuracy, diverged of each network; test_loss_excess: "
-        "final_test_loss less that of the de-escalated one with the same seed; curves train_loss, "
+        "final_loss, final_test_loss, final_accuracy, diverged of each network, and each by trial; "
+        "curves train_loss, "
         "train_grad_norm, test_loss, accuracy, t_sim_last over steps",
     .keys = keys_fig7,
     .takes_data = true,

@@ -27,8 +27,8 @@ constexpr std::array<Kind, 6> kinds{{{"hidden_states", "hidden_state", "hiddenst
                                      {"keys", "key"},
                                      {"values", "value"}}};
 // Read where a layer follows.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 3> letters{
-    {{"queries", "q"}, {"keys", "k"}, {"values", "v"}}};
+constexpr std::array<std::pair<std::string_view, std::string_view>, 2> letters{
+    {{"queries", "q"}, {"keys", "k"}}};
 
 std::string lower(std::string_view text) {
     std::string out(text);

@@ -107,6 +107,8 @@ std::optional<SampleFit> fit_of(const SavedTrace& trace, Index layer, double sca
 std::optional<MapFit> fit_of(Index layer, double scale, const std::vector<BatchSample>& samples) {
     std::optional<MapFit> worst;
     for (const auto& [batch, sample, number] : samples) {
+        // Batches may store different arrays of a layer.
+        if (!batch->attentions().contains(layer) || !batch->queries().contains(layer)) continue;
         const std::optional<SampleFit> fit = fit_of(*batch, layer, scale, sample);
         if (!fit) continue;
         // Logits are rounded relative to their size, and P moves by no more than twice as much.  At

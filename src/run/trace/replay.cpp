@@ -551,6 +551,11 @@ std::string layers_text(const SavedTrace::Layers& layers) {
     return first == last ? fmt::format("{}", first) : fmt::format("{} to {}", first, last);
 }
 
+/// " of width 8"; nothing where no state says it.
+std::string of_width(const SavedTrace::Part& part) {
+    return part.width > 0 ? fmt::format(" of width {}", part.width) : "";
+}
+
 /// Says where tokens merge, and which outputs of layers are missing in front of that.
 void describe_merges(const SavedTrace& trace, TraceNotes& notes) {
     const SavedTrace::Part* before = nullptr;
@@ -559,9 +564,9 @@ void describe_merges(const SavedTrace& trace, TraceNotes& notes) {
     std::vector<std::string> missing;
     for (const auto& [layer, part] : trace.parts()) {
         if (before) {
-            notes.recognised.push_back(
-                fmt::format("behind layer {} the {} tokens of width {} merge to {} of width {}",
-                            layer - 1, before->tokens, before->width, part.tokens, part.width));
+            notes.recognised.push_back(fmt::format("behind layer {} the {} tokens{} merge to {}{}",
+                                                   layer - 1, before->tokens, of_width(*before),
+                                                   part.tokens, of_width(part)));
             const bool ends = last != trace.stages().end() && last->second.contains(layer - 1);
             if (!trace.states().empty() && !trace.output(layer - 1) && !ends)
                 missing.push_back(fmt::format("out.{}", layer - 1));

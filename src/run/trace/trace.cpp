@@ -288,8 +288,19 @@ void SavedTrace::sort(const Checkpoint& file) {
                                                 {"values", &values_}};
     for (const std::string_view stage : saved_stages()) of_kind.emplace(stage, &stages_[stage]);
     for (const std::string_view stage : outer_stages()) of_kind.emplace(stage, &outer_[stage]);
+    const auto by_letter = [](const std::string& name, const ArrayName& read) {
+        return !read.kind.empty() && name.size() - read.rest.size() == 1;
+    };
+    const bool words = std::ranges::any_of(file.names(), [&](const std::string& name) {
+        const ArrayName read = read_array_name(name);
+        return (read.kind == "queries" || read.kind == "keys") && !by_letter(name, read);
+    });
     for (const std::string& name : file.names()) {
         const ArrayName read = read_array_name(name);
+        if (words && by_letter(name, read)) {  // as of projections, beside those of heads
+            others_.push_back(name);
+            continue;
+        }
         const std::string source = fmt::format("{}: array '{}'", file.source(), name);
         if (is_mask_of_tokens(name)) {
             mask_ = Array{source, file.tensor(name)};
@@ -473,11 +484,14 @@ void SavedTrace::check_states(Layers& layers, Index ahead, bool class_token) {
 
 /// Throws `ShapeError` for queries, keys or values as a projection returns them, without heads, and
 /// for those with tokens before heads.
-void SavedTrace::check_axes(const Array& array, Index layer) {
+void SavedTrace::check_axes(const Array& array, Index layer, bool queries) {
     const std::vector<std::int64_t>& shape = array.raw.shape;
-    const auto state = states_.find(layer);
-    if (state != states_.end() && state->second.by_sample && shape.size() == 3 &&
-        shape[0] == summary_.samples && shape[1] == part_of(layer).tokens)
+    const auto state = states_.find(layer), map = attentions_.find(layer);
+    // Keys of one head are usual beside several queries, and maps of one head say that it is one.
+    const bool one_head =
+        map != attentions_.end() && map->second.raw.shape[map->second.raw.shape.size() - 3] == 1;
+    if (queries && !one_head && state != states_.end() && state->second.by_sample &&
+        shape.size() == 3 && shape[0] == summary_.samples && shape[1] == part_of(layer).tokens)
         misfit(array,
                "(samples, heads, tokens, columns), as the states have samples; save "
                "x.unflatten(-1, (heads, -1)).transpose(1, 2)");
@@ -495,7 +509,7 @@ void SavedTrace::check_heads(Layers& layers) {
             misfit(array,
                    "an axis of heads before the two of tokens, (heads, tokens, tokens); save "
                    "P[None] of a single head");
-        if (&layers != &attentions_) check_axes(array, layer);
+        if (&layers != &attentions_) check_axes(array, layer, &layers == &queries_);
         check_samples(array, 3, layer);
         const std::vector<std::int64_t>& shape = array.raw.shape;
         if (const Part& part = part_of(layer);

@@ -73,7 +73,7 @@ class SavedTrace {
     Part& part_of(Index layer) { return std::prev(parts_.upper_bound(layer))->second; }
     void check_states(Layers& layers, Index ahead = 0, bool class_token = false);
     void check_heads(Layers& layers);
-    void check_axes(const Array& array, Index layer);
+    void check_axes(const Array& array, Index layer, bool queries);
     void check_samples(Array& array, std::size_t rank, Index layer, bool class_token = false);
     void check_outer();
     void check_equal(const Array& array, Index layer) const;
