@@ -415,7 +415,7 @@ TEST_F(TraceDoubts, OtherOrdersOfAxesAreToldWhatToSave) {
     expect({hidden("hidden_states.0", 0), hidden("hidden_states.1", 1), maps("attn.0", softmax())},
            "'attn.0': " + rows);
     expect({hidden("blocks.0", 0), hidden("blocks.1", 1), maps("blocks.0.attn.softmax", softmax())},
-           "name maps attentions.0 and states hidden_states.L");
+           "name it attentions.0, and states hidden_states.L");
 }
 
 TEST_F(TraceDoubts, StatesAndMapsAreNotTakenForEachOther) {

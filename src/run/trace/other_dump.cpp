@@ -157,8 +157,8 @@ std::string nearly_a_trace(const Checkpoint& file) {
         if (shape.size() >= 3 && has_rows_of_shares(file.tensor(name))) {
             const std::string layer = only_number(name);
             return fmt::format(
-                "holds '{}', whose rows are nonnegative and sum to 1, as those of maps; name maps "
-                "attentions.{} and states hidden_states.L",
+                "holds '{}', whose rows are nonnegative and sum to 1, as those of maps; name it "
+                "attentions.{}, and states hidden_states.L",
                 name, layer.empty() ? "L" : layer);
         }
         const std::string usual = usual_name(name);
