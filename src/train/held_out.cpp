@@ -22,7 +22,7 @@ std::optional<RunRecord::Training> settings_of(const fs::path& directory) {
         const fs::path checkpoint = directory / "checkpoints" / fmt::format("step-{}", step);
         const training::State state(checkpoint / training::state_file);
         RunRecord run;
-        run.train.emplace().all = state.notes().identity;
+        run.train = RunRecord::Training{.all = state.notes().identity};
         return RunRecord(run.json()).train;
     }
     const fs::path description = directory / "run.json";

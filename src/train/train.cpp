@@ -430,7 +430,7 @@ class Training {
         record_.model.deescalated = subject_.deescalated();
         record_.parameters = count;
         record_.samples = data_->description();
-        record_.train.emplace().all = identity();
+        record_.train = RunRecord::Training{.all = identity()};
         record_.guess = guess();
         for (const std::string& line : spec_.provenance.warnings) warn(line);
         for (const std::string& line : remarks_on_attention(spec_, fit_.tokens)) warn(line);

@@ -296,7 +296,7 @@ void Watch::publish() {
         series.notes.push_back(std::move(said));
     alarms_ = alarms(results, command_.alarms, series.unit);
     RunRecord run = series_run(series, parts, table);
-    run.watch.emplace().false_alarms = command_.alarms.rate;
+    run.watch = RunRecord::Watch{.false_alarms = command_.alarms.rate};
     for (const Alarm& alarm : alarms_) run.watch->alarms.push_back(record_of(alarm));
     if (!command_.once) run.watch->refresh = Index(std::max(command_.every, 1.0));
     RunResult result{std::move(table), run.json()};
