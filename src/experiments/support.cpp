@@ -102,6 +102,9 @@ Number mean_of(const ByTrial& values) {
 ByTrial difference(const ByTrial& a, const ByTrial& b) {
     return within_trials(a, b, std::minus<>());
 }
+ByTrial distance(const ByTrial& a, const ByTrial& b) {
+    return within_trials(a, b, [](double x, double y) { return std::abs(x - y); });
+}
 ByTrial ratio(const ByTrial& a, const ByTrial& b) { return within_trials(a, b, std::divides<>()); }
 
 Number difference(const Number& a, const Number& b) {

@@ -69,6 +69,8 @@ Number mean_of(const ByTrial& values);
 Number difference(const Number& a, const Number& b);
 /// a - b within each trial that has both.
 ByTrial difference(const ByTrial& a, const ByTrial& b);
+/// |a - b| within each trial that has both.
+ByTrial distance(const ByTrial& a, const ByTrial& b);
 
 /// a / b, assumed independent, its error to first order; undefined where b is 0.
 Number ratio(const Number& a, const Number& b);

@@ -30,9 +30,10 @@ constexpr ExperimentKey own_heads{"heads", "2", "2", "12", "heads, a divisor of 
 constexpr ExperimentKey own_tokens = whole_key("tokens", "8", "32", "256", "tokens n", 4, 512);
 
 constexpr std::string_view vanilla = "softmax", linear = "linear", transnormer = "transnormer2";
-constexpr std::string_view few = "softmax,linear,transnormer2";
-constexpr ExperimentKey key_trained = listed(
-    word_key("trained", few, few, few, "those of the variants that are trained, too", attentions));
+constexpr std::string_view of_claims = "softmax,linear,transnormer2";
+constexpr ExperimentKey key_trained =
+    listed(word_key("trained", of_claims, of_claims, of_claims,
+                    "those of the variants that are trained, too", attentions));
 constexpr std::array sizes{key_trained, own_layers, own_d, own_heads, own_tokens};
 constexpr std::array training{key_steps("200", "50000"),
                               key_batch("8", "512"),
@@ -77,8 +78,8 @@ std::string trained_name(std::string_view attention) {
     return fmt::format("{}, trained", attention);
 }
 
-/// Trains the variants; `run` says what is measured at the end, on four held-out
-/// samples, and `tell` what is kept of it.
+/// Trains the variants; `run` says what is measured at the end, on four held-out samples, and
+/// `tell` what is kept of it.
 RunResult trained_variants(const ExperimentSetting& setting, const RunOptions& run,
                            const std::function<void(const Outcome&, Sink&)>& tell) {
     std::vector<Trained> models;
@@ -260,8 +261,7 @@ Findings find_curves(const Table& table, const ExperimentSetting& setting) {
                  "C(L), the attention inside the nested window of L tokens around a row's own, "
                  "over L/n [DEVIL] 3.2, mean over rows, heads and trials, in the first layer of "
                  "models with random weights, and of trained ones, which are causal where loss=lm. "
-                 "Uniform attention "
-                 "without a causal mask lies on the straight line. {}",
+                 "Uniform attention without a causal mask lies on the straight line. {}",
                  bands),
              .panels = {std::move(drawn), std::move(learned)}};
     f.alt = in_words(f.panels);
@@ -377,16 +377,13 @@ Findings find_maps(const Table& table, const ExperimentSetting& setting) {
     // NormAttention's rows do not sum to 1, so that its C(L) is no share.
     if (trains(setting, {vanilla, linear, transnormer}) &&
         layer < stochastic_layers(setting, transnormer)) {
-        const auto distance = [&](std::string_view attention) {
-            ByTrial apart =
-                difference(trials(attention, "local_auc"), trials(vanilla, "local_auc"));
-            for (auto& [trial, value] : apart) value = std::abs(value);
-            return apart;
+        const auto from_vanilla = [&](std::string_view attention) {
+            return distance(trials(attention, "local_auc"), trials(vanilla, "local_auc"));
         };
         found.comparisons.push_back(order_of(
             fmt::format("distance from vanilla's of the area under C(L), layer {}", layer),
-            trained_name(linear), trained_name(transnormer), distance(linear),
-            distance(transnormer),
+            trained_name(linear), trained_name(transnormer), from_vanilla(linear),
+            from_vanilla(transnormer),
             "[DEVIL] Figure 2: TransNormer \"produces more similar patterns to the original "
             "vanilla transformer\", read as attention that is as local"));
     }

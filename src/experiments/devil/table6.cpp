@@ -108,8 +108,7 @@ extern const ExperimentEntry devil_table6 = {
     .table =
         "for each model on each task final_accuracy, accuracy_excess (over the best constant "
         "answer), final_test_loss, final_loss, diverged, and each by trial; curves train_loss, "
-        "train_grad_norm, "
-        "test_loss and accuracy over steps",
+        "train_grad_norm, test_loss and accuracy over steps",
     .keys = keys,
     .takes_data = true,
     .measure = measure,

@@ -113,13 +113,6 @@ Figure norm_figure(const Table& table, const ExperimentSetting& setting, const N
     return f;
 }
 
-/// |a - c| within each trial.
-ByTrial distance(const ByTrial& a, const ByTrial& c) {
-    ByTrial out = difference(a, c);
-    for (auto& [trial, value] : out) value = std::abs(value);
-    return out;
-}
-
 /// Levels of one norm in one layer, as log10.
 void compare_levels(const Numbers& numbers, const ExperimentSetting& setting, const Norm& norm,
                     Index layer, std::vector<Comparison>& all) {
