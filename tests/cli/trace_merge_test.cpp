@@ -184,7 +184,7 @@ TEST_F(TraceOfMerges, IsTheSameWithoutANameThatFollows) {
     arrays.erase("out.1");
     ASSERT_EQ(probe(arrays).code, 0);
     EXPECT_FALSE(table("out").contains({{.layer = 1, .stage = "out"}, "t_sim"}));
-    EXPECT_THAT(description("warnings"), HasSubstr("out.1: not saved"));
+    EXPECT_THAT(description("warnings"), HasSubstr("not measured; save it as out.1"));
     // Names of maps alone, of which nothing else tells the tokens.
     std::erase_if(arrays, [](const auto& a) { return !a.first.starts_with("attentions"); });
     expect_same(arrays);

@@ -575,7 +575,8 @@ void describe_merges(const SavedTrace& trace, TraceNotes& notes) {
     }
     if (!missing.empty())
         notes.warnings.push_back(
-            fmt::format("{}: not saved, what a layer returns before its tokens merge",
+            fmt::format("what a layer returns before its tokens merge is not there and not "
+                        "measured; save it as {}",
                         fmt::join(missing, ", ")));
 }
 
