@@ -5,7 +5,9 @@
 #include <chrono>
 #include <clocale>
 #include <optional>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "failure.hpp"
 #include "interruption.hpp"
@@ -18,21 +20,26 @@
 namespace tsdiag::cli {
 namespace {
 
-int run_program(int argc, const char* const* argv) {
-    const std::optional<Launcher> started = launcher();
-    mute(started && started->rank > 0);
+int run_program(const std::optional<Launcher>& started, int argc, const char* const* argv) {
+    std::optional<Program> program;
+    Failure failure;
     try {
-        Program program({argv + std::min(argc, 1), argv + argc});
-        if (program.json()) print_json_only();
-        if (started) return run_ranks(*started, program.command());
-        return program.command().run();
+        try {
+            program.emplace(std::vector<std::string>{argv + std::min(argc, 1), argv + argc});
+            if (program->json()) print_json_only();
+        } catch (...) {
+            if (!started) throw;
+            failure = current_failure();  // the ranks fail together
+        }
+        if (!started) return program->command().run();
+        return run_ranks(*started, program ? &program->command() : nullptr, failure);
     } catch (...) {
-        const Failure failure = current_failure();
+        if (failure.code == done) failure = current_failure();
+        if (started) ignore_interruptions();
         if (!failure.message.empty()) say(fmt::format("tsdiag: {}", printable(failure.message)));
-        if (!started) return failure.code;
-        ignore_interruptions();
-        // The launcher ends all ranks with the first that fails: the one that speaks comes first.
-        if (started->rank > 0) std::this_thread::sleep_for(std::chrono::seconds(1));
+        // Ranks that do not know of each other: the launcher ends all with the first that fails, so
+        // that the one that speaks is to come first.
+        if (started && started->rank > 0) std::this_thread::sleep_for(std::chrono::seconds(5));
         return failure.code;
     }
 }
@@ -46,8 +53,10 @@ int main(int argc, char** argv) {
     std::setlocale(LC_CTYPE, "");  // only LC_CTYPE: the decimal separator stays a point
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);  // a file-size limit is an error to report, like a full disk
+    const std::optional<tsdiag::Launcher> started = tsdiag::launcher();
+    tsdiag::cli::mute(started && started->rank > 0);  // before a signal can be answered
     tsdiag::cli::watch_interruptions();
     tsdiag::cli::use_threads(0);
     tsdiag::cli::command_line().assign(argv, argv + argc);
-    return tsdiag::cli::run_program(argc, argv);
+    return tsdiag::cli::run_program(started, argc, argv);
 }

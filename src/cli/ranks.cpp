@@ -10,7 +10,6 @@
 #include <filesystem>
 
 #include "command.hpp"
-#include "failure.hpp"
 #include "interruption.hpp"
 #include "split.hpp"
 #include "terminal.hpp"
@@ -63,6 +62,23 @@ Failure first_failure(const std::vector<std::string>& texts) {
     return {failed, "a rank has failed"};
 }
 
+std::string text_of(const Failure& failure) {
+    return fmt::format("{}{} {}", failed_word, failure.code, failure.message);
+}
+
+/// What the first of the ranks that cannot read its arguments fails with.
+Failure arguments_failure(const Ranks& ranks, bool read, const Failure& unread) {
+    try {
+        if (read)
+            all_gather(ranks, "");
+        else
+            return first_failure(ranks.gather(text_of(unread)));
+        return {};
+    } catch (const RankFailed& other) {
+        return first_failure(other.texts);
+    }
+}
+
 /// The units, by all ranks; returns the failure of the first, if any.
 Failure compute(const Ranks& ranks, const Launcher& launcher, Command& command) {
     std::vector<std::string> texts;
@@ -85,8 +101,7 @@ Failure compute(const Ranks& ranks, const Launcher& launcher, Command& command) 
     } catch (...) {
         const Failure own = current_failure();
         ranks.add(0, 1);
-        return first_failure(
-            ranks.gather(fmt::format("{}{} {}", failed_word, own.code, own.message)));
+        return first_failure(ranks.gather(text_of(own)));
     }
 }
 
@@ -121,22 +136,23 @@ void require_equal(const Ranks& ranks, const std::string& what, const std::strin
                                          what, all[0], all[r]));
 }
 
-int run_ranks(const Launcher& launcher, Command& command) {
+int run_ranks(const Launcher& launcher, Command* command, const Failure& unread) {
     const bool first = launcher.rank == 0;
-    if (command.only_prints()) return first ? command.run() : 0;
+    if (command != nullptr && command->only_prints()) return first ? command->run() : 0;
     const Ranks ranks(launcher);
     share_cores(ranks);
     share_devices(ranks);
-    Failure failure;
     int code = done;
-    if (command.splitting()) {
+    Failure failure = arguments_failure(ranks, command != nullptr, unread);
+    const auto succeeds = [&] { return failure.code == done && failure.message.empty(); };
+    if (succeeds() && command->splitting()) {
         share_machine_memory(ranks.local_size());
-        failure = compute(ranks, launcher, command);
-    } else {
+        failure = compute(ranks, launcher, *command);
+    } else if (succeeds()) {
         say(fmt::format("tsdiag: {} is not split; it runs on rank 0 of {}.",
                         command_line().size() > 1 ? command_line()[1] : "this", ranks.size()));
     }
-    if (failure.code == done && failure.message.empty() && first) failure = conclude(command, code);
+    if (succeeds() && first) failure = conclude(*command, code);
     if (failure.code != done) code = failure.code;
     if (first && !failure.message.empty())
         say(fmt::format("tsdiag: {}", printable(failure.message)));

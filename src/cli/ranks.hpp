@@ -3,14 +3,16 @@
 #include <vector>
 
 #include "command.hpp"
+#include "failure.hpp"
 #include "tsdiag/cluster.hpp"
 #include "tsdiag/team.hpp"
 
 /// A command that a launcher has started as several ranks.
 namespace tsdiag::cli {
 
-/// Runs it as one of the ranks; returns the exit code, the same on each.
-int run_ranks(const Launcher& launcher, Command& command);
+/// Runs it as one of the ranks; returns the exit code, the same on each.  A rank without a command
+/// has failed to read its arguments, with `unread`, in which all end.
+int run_ranks(const Launcher& launcher, Command* command, const Failure& unread);
 
 /// What the ranks say at one point of a command; collective.  Throws `RankFailed` where one of them
 /// has failed before it.

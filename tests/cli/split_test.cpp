@@ -420,6 +420,26 @@ TEST_F(Ranks, ThatDifferAreRefused) {
     }
 }
 
+/// However late a rank comes, and whether it fails with the others or alone.
+TEST_F(Ranks, WhoseArgumentsAreWrongFailTogether) {
+    const std::string wrong = "exec \"$TSDIAG\" check devil.eq59 --n 0 --out out",
+                      right = "exec \"$TSDIAG\" check devil.eq59 --n 8 --out out",
+                      late = "sleep 6; ";
+    struct Unlike {
+        std::string first, second;
+        const char* said;
+    };
+    for (const Unlike& unlike : {Unlike{late + wrong, wrong, "tsdiag: --n: '0' is not"},
+                                 {wrong, late + wrong, "tsdiag: --n: '0' is not"},
+                                 {right, wrong, "tsdiag: rank 1: --n: '0' is not"},
+                                 {wrong, right, "tsdiag: --n: '0' is not"}}) {
+        const Finished done = unlike_ranks(folder, {unlike.first, unlike.second});
+        EXPECT_EQ(done.code, 2) << done.err;
+        expect_one_sentence(own_lines(done.err));
+        EXPECT_THAT(done.err, HasSubstr(unlike.said));
+    }
+}
+
 /// May a process here have a file system of its own?
 bool has_namespaces(const TemporaryDirectory& folder) {
     return Running::shell(folder.path(), "unshare -m mount -t tmpfs none /mnt").wait().code == 0;
