@@ -676,6 +676,79 @@ TEST_F(TraceDoubts, ThePlacementIsFoundByWhatIsTheNormOfWhat) {
     }
 }
 
+/// The placement is found in one sample and holds in all that are measured.
+TEST_F(TraceDoubts, ASampleInAnotherOrderThanTheOthersIsRefused) {
+    const auto with_second = [](std::vector<Array> arrays, const std::vector<Array>& second) {
+        for (std::size_t i = 0; i < arrays.size(); ++i) {
+            arrays[i].shape.insert(arrays[i].shape.begin(), 2);
+            const std::vector<double>& more = second[i].values;
+            arrays[i].values.insert(arrays[i].values.end(), more.begin(), more.end());
+        }
+        return arrays;
+    };
+    std::filesystem::create_directory(folder / "batches");
+    for (const bool post : {true, false}) {
+        const std::vector<Array> sound = layer_of(post, tokens, width);
+        write(with_second(sound, sound));
+        EXPECT_EQ(probe().code, 0);
+        write(sound, "batches/batch-0.npz");
+        struct Fault {
+            std::string array, other, says;
+        };
+        const std::string norm = post ? "ffn.0" : "attn.0";
+        for (const Fault& fault :
+             {Fault{"attn.0", "sa.0", "'attn.0' is not hidden_states.0 + sa.0"},
+              {"norm2.0", "sa.0", "'norm2.0' is not a norm of " + norm}}) {
+            std::vector<Array> faulty = sound;
+            std::ranges::find(faulty, fault.array, &Array::name)->values =
+                std::ranges::find(sound, fault.other, &Array::name)->values;
+            const auto expect = [&](const std::string& said) {
+                EXPECT_THAT(said, HasSubstr(fault.says));
+                EXPECT_THAT(said, HasSubstr("in sample 1, layer 0 (relative error "));
+                EXPECT_THAT(said, HasSubstr(post ? "placement post holds" : "placement pre holds"));
+            };
+            write(with_second(sound, faulty));
+            expect(refused());
+            expect(refused({"--placement", post ? "post" : "pre"}));
+            EXPECT_EQ(probe({"--samples", "1"}).code, 0);  // what is not measured is not judged
+            write(faulty, "batches/batch-1.npz");
+            const Finished batches =
+                tsdiag(folder, {"probe", "batches", "--no-report", "--out", "out", "--force"});
+            EXPECT_NE(batches.code, 0);
+            expect_one_sentence(batches.err);
+            expect(batches.err);
+            EXPECT_THAT(batches.err, HasSubstr("batch-1.npz"));
+        }
+        // A sample whose tokens are equal says nothing of norms.
+        std::vector<Array> equal = sound;
+        for (Array& one : equal) one.values.assign(one.values.size(), 1);
+        std::ranges::find(equal, "attn.0", &Array::name)->values.assign(tokens * width, 2);
+        if (!post) {
+            for (const char* sum : {"ffn.0", "hidden_states.1"})
+                std::ranges::find(equal, sum, &Array::name)->values.assign(tokens * width, 3);
+        }
+        write(with_second(sound, equal));
+        EXPECT_EQ(probe().code, 0);
+    }
+}
+
+/// Orders that lead to the same numbers are one, whichever a sample shows.
+TEST_F(TraceDoubts, ASampleMayShowAnotherOrderWhereTheNumbersAreTheSame) {
+    const std::vector<Array> pre = layer_of(false, tokens, width);
+    std::vector<Array> both = {pre[0], pre[1], pre[3], pre[5], pre[6]};  // without sums
+    Array& norm2 = both[3];
+    norm2.values.assign(tokens * width, 1);  // tells nothing in the first sample
+    for (Array& one : both) {
+        one.shape.insert(one.shape.begin(), 2);
+        const std::vector<double> second = (&one == &norm2 ? pre[3] : one).values;
+        one.values.insert(one.values.end(), second.begin(), second.end());
+    }
+    write(both);  // and is a norm of hidden_states.0 in the second: of a parallel layer
+    const Finished found = probe();
+    EXPECT_EQ(found.code, 0) << found.err;
+    EXPECT_THAT(found.out, HasSubstr("placement pre"));
+}
+
 TEST_F(TraceDoubts, AShareOfARowIsToldAsPeopleReadIt) {
     std::vector<double> p(heads * tokens * tokens, 0.0), mask(tokens, 1.0);
     for (Index row = 0; row < heads * tokens; ++row) p[std::size_t((row + 1) * tokens - 1)] = 1;

@@ -15,9 +15,6 @@
 namespace tsdiag {
 namespace {
 
-constexpr std::array<NormPlacement, 4> placements{NormPlacement::post, NormPlacement::pre,
-                                                  NormPlacement::parallel, NormPlacement::branch};
-
 /// Rows of a state of one sample, in float64; without rows where the trace does not have it.
 struct State {
     std::string name;   ///< "hidden_states.3"
@@ -31,16 +28,19 @@ struct State {
     }
 };
 
+/// How far a state is from what is said of it, relative, and how far rounding takes it.
+struct Fit {
+    double off = 0, allowed = 0;
+    bool holds() const { return off <= allowed; }
+};
+constexpr Fit refuted{.off = HUGE_VAL};  // by what no number says
+
 /// What is said of two or three states; nothing where one is missing or has too few rows to tell.
-using Claim = std::optional<bool>;
+using Claim = std::optional<Fit>;
+
+bool shows(const Claim& claim) { return claim && claim->holds(); }
 
 constexpr Index fewest_rows = 4;  // two numbers are fitted to each column
-
-/// Is |a - b| no more than what sums of such numbers are off?  At least a thousandth: arrays may
-/// come from two passes, of which the second adds in another order.
-bool near(double a, double b, double size, double rounding) {
-    return std::abs(a - b) <= std::max(4 * rounding, 1e-3) * size;
-}
 
 /// Are the squares of its elements in the range of float64?  Fits are made of squares.
 bool is_squarable(const State& s) {
@@ -50,33 +50,37 @@ bool is_squarable(const State& s) {
     return largest < most && largest > 1 / most;
 }
 
-/// Do nine of ten elements of y agree with c x + g_j b, g one number a column?
-bool agrees(const State& y, double c, const State& x, const std::vector<double>& g,
-            const State& b) {
+/// What nine of ten elements of y are at most off c x + g_j b, g one number a column, relative to
+/// the moduli of all three.  Allowed is what sums of such numbers are off, at least a thousandth:
+/// arrays may come from two passes, of which the second adds in another order.
+Fit apart(const State& y, double c, const State& x, const std::vector<double>& g, const State& b) {
     const double rounding = std::max({y.rounding, x.rounding, b.rounding});
-    Index off = 0;
+    std::vector<double> off;
     for (Index i = 0; i < y.rows; ++i)
         for (std::size_t j = 0; j < g.size(); ++j) {
             const double first = c * x.row(i)[j], second = g[j] * b.row(i)[j], sum = y.row(i)[j];
             const double size = std::abs(first) + std::abs(second) + std::abs(sum);
-            off += !near(sum, first + second, size, rounding);
+            const double relative = size > 0 ? std::abs(sum - (first + second)) / size : 0;
+            off.push_back(std::isfinite(relative) ? relative : HUGE_VAL);
         }
-    return 10 * off <= y.rows * y.cols;
+    const auto tenth = off.begin() + std::ssize(off) / 10;
+    std::ranges::nth_element(off, tenth, std::greater<>());
+    return {*tenth, std::max(4 * rounding, 1e-3)};
 }
 
 Claim is_same(const State& y, const State& x) {
     if (!y || !x) return std::nullopt;
-    return agrees(y, 1, x, std::vector<double>(std::size_t(y.cols), 0.0), x);
+    return apart(y, 1, x, std::vector<double>(std::size_t(y.cols), 0.0), x);
 }
 
 /// Is y = x + g_j b, g the factors of LayerScale or 1, or y = c x + g b, as of DeepNorm?  Each row
-/// counts alike in the fit.
+/// counts alike in the fit.  Where it is none of them, y is as far as from x + b.
 Claim is_sum(const State& y, const State& x, const State& b) {
     if (!y || !x || !b) return std::nullopt;
     const auto width = std::size_t(y.cols);
-    if (agrees(y, 1, x, std::vector<double>(width, 1.0), b)) return true;
-    if (y.rows < fewest_rows || *is_same(y, b)) return false;
-    if (!is_squarable(y) || !is_squarable(x) || !is_squarable(b)) return false;
+    const Fit plain = apart(y, 1, x, std::vector<double>(width, 1.0), b);
+    if (plain.holds() || y.rows < fewest_rows || shows(is_same(y, b))) return plain;
+    if (!is_squarable(y) || !is_squarable(x) || !is_squarable(b)) return plain;
     std::vector<double> yb(width), bb(width);
     double sum_xx = 0, sum_xb = 0, sum_bb = 0, sum_xy = 0, sum_by = 0;
     for (Index i = 0; i < y.rows; ++i) {
@@ -92,13 +96,15 @@ Claim is_sum(const State& y, const State& x, const State& b) {
     }
     std::vector<double> g(width);
     for (std::size_t j = 0; j < width; ++j) g[j] = bb[j] > 0 ? yb[j] / bb[j] : 0;
-    if (agrees(y, 1, x, g, b)) return true;
+    if (const Fit scaled = apart(y, 1, x, g, b); scaled.holds()) return scaled;
     const double determinant = sum_xx * sum_bb - sum_xb * sum_xb;
-    if (!(determinant > 0)) return false;
+    if (!(determinant > 0)) return plain;
     const double c = (sum_xy * sum_bb - sum_by * sum_xb) / determinant,
                  factor = (sum_by * sum_xx - sum_xy * sum_xb) / determinant;
     constexpr double least = 0.1;  // less of x is the branch alone
-    return c > least && agrees(y, c, x, std::vector<double>(width, factor), b);
+    if (!(c > least)) return plain;
+    const Fit both = apart(y, c, x, std::vector<double>(width, factor), b);
+    return both.holds() ? both : plain;
 }
 
 /// x + c b, where both are there.
@@ -163,17 +169,20 @@ Claim is_norm_of(const State& y, const State& x) {
     if (!y || !x || y.rows < fewest_rows || y.cols < fewest_columns) return std::nullopt;
     if (!is_squarable(y) || !is_squarable(x)) return std::nullopt;
     const double rounding = 4 * std::max(y.rounding, x.rounding);
-    const double allowed = std::max(1.25 * rounding, 0.003);  // a norm rounds several times
+    // A norm rounds several times.
+    Fit nearest{.off = HUGE_VAL, .allowed = std::max(1.25 * rounding, 0.003)};
     for (const bool centres : {true, false})
         for (const double eps : {0.0, 1e-6, 1e-5}) {
             const Normed of_x = normed(x, centres, eps);
             const Misfit off = misfit(y, of_x.z, centres);
             const double noise = rounding * rounding * off.whole;
             if (noise >= 0.1 * off.spread) return std::nullopt;
-            if (off.left <= allowed * allowed * off.spread + noise) return true;
+            const double own = std::sqrt(std::max(0.0, off.left - noise) / off.spread);
+            nearest.off = std::min(nearest.off, own);
+            if (nearest.holds()) return nearest;
             if (of_x.least > 1e3 * 1e-5) break;  // then eps matters less than what is allowed
         }
-    return false;
+    return nearest;
 }
 
 /// The claims of one placement about the layers of a trace.
@@ -181,12 +190,15 @@ struct Evidence {
     NormPlacement placement = NormPlacement::post;
     Index holds = 0, fails = 0;
     std::string first;  ///< the first that fails, in words
+    Fit first_fit;
     bool fits() const { return fails == 0; }
     template <class Words>
     void add(const Claim& claim, Words words) {
         if (!claim) return;
-        ++(*claim ? holds : fails);
-        if (!*claim && first.empty()) first = words();
+        ++(claim->holds() ? holds : fails);
+        if (claim->holds() || !first.empty()) return;
+        first = words();
+        first_fit = *claim;
     }
 };
 
@@ -204,7 +216,7 @@ std::string no_norm(const State& y, const State& x) {
 }
 
 std::string no_sum(const State& y, const State& x, const State& b) {
-    const bool branch = is_same(y, b).value_or(false);
+    const bool branch = shows(is_same(y, b));
     return fmt::format(
         "{} is not {} + {}{}", y.array, x.name, b.name,
         branch ? fmt::format(" (the branch alone? save it as {} only)", b.name) : "");
@@ -216,13 +228,13 @@ void add_output(Evidence& out, const Layer& l, const State& end, const State& be
     if (!l.next) return;
     const auto is_output = [&](const State& one) {
         const Claim same = is_same(l.next, one);
-        return l.last && !same.value_or(false) ? is_norm_of(l.next, one) : same;
+        return l.last && !shows(same) ? is_norm_of(l.next, one) : same;
     };
     Claim claim = is_output(end);
     for (const State& one : l.changed)  // which may stand before the feed-forward step instead
-        if (!claim.value_or(false) && is_output(one).value_or(false)) claim = true;
+        if (!shows(claim) && shows(is_output(one))) claim = Fit();
     out.add(claim, [&] {
-        const bool branch = is_sum(l.next, before, end).value_or(false);
+        const bool branch = shows(is_sum(l.next, before, end));
         return fmt::format("{} is not the output of its layer, {}{}", end.array, l.next.name,
                            branch ? " (the branch alone? add what it is added to)" : "");
     });
@@ -232,14 +244,14 @@ void add_output(Evidence& out, const Layer& l, const State& end, const State& be
 /// be not what is added (LayerScale, a norm of its own); so only a norm of `in` itself is none of
 /// that sum.
 Claim is_norm_of_sum(const State& y, const Layer& l) {
-    if (is_norm_of(y, sum_of(l.in, l.sa)).value_or(false)) return true;
-    return is_norm_of(y, l.in).value_or(false) ? Claim(false) : std::nullopt;
+    if (shows(is_norm_of(y, sum_of(l.in, l.sa)))) return Fit();
+    return shows(is_norm_of(y, l.in)) ? Claim(refuted) : std::nullopt;
 }
 
 /// `claim`, or, where it does not hold, whether y is the norm of one of `states`.
 Claim or_norm_of_one(Claim claim, const State& y, const std::vector<State>& states) {
     for (const State& one : states)
-        if (!claim.value_or(false) && is_norm_of(y, one).value_or(false)) claim = true;
+        if (!shows(claim) && shows(is_norm_of(y, one))) claim = Fit();
     return claim;
 }
 
@@ -250,7 +262,7 @@ std::string norm_of_input(const State& y, const State& in) {
 /// Without a norm before attention its input is that of the layer.
 void add_plain_input(Evidence& out, const Layer& l) {
     if (!l.input) return;
-    out.add(is_same(l.input, l.in).value_or(false), [&] {
+    out.add(is_same(l.input, l.in).value_or(refuted), [&] {
         return fmt::format("{} is not hidden_states.{}, as where no norm stands before attention",
                            l.input.array, l.number);
     });
@@ -263,23 +275,24 @@ void add_post(Evidence& out, const Layer& l) {
             [&] { return l.attn ? no_norm(l.norm1, l.attn) : norm_of_input(l.norm1, l.in); });
     out.add(is_norm_of(l.norm2, l.ffn), [&] { return no_norm(l.norm2, l.ffn); });
     if (l.norm2 || !l.changed.empty()) return add_output(out, l, l.norm2, l.ffn);
-    const bool equal = is_same(l.next, l.ffn).value_or(false);
-    out.add(equal ? Claim(false) : is_norm_of(l.next, l.ffn),
+    const bool equal = shows(is_same(l.next, l.ffn));
+    out.add(equal ? Claim(refuted) : is_norm_of(l.next, l.ffn),
             [&] { return no_norm(l.next, l.ffn); });
 }
 
 /// Of the layouts that end with the sum: `norm2` is then not the output.
 void add_sum_output(Evidence& out, const Layer& l) {
     add_output(out, l, l.ffn, l.local ? l.local : l.attn);
-    if (!l.ffn && is_same(l.next, l.norm2).value_or(false))
-        out.add(false, [&] { return fmt::format("{} is the output of its layer", l.norm2.array); });
+    if (!l.ffn && shows(is_same(l.next, l.norm2)))
+        out.add(refuted,
+                [&] { return fmt::format("{} is the output of its layer", l.norm2.array); });
 }
 
 /// That attention reads a norm of `in`.
 void add_input(Evidence& out, const Layer& l) {
     const State& normed = l.input ? l.input : l.norm1;
-    const bool equal = l.input && is_same(normed, l.in).value_or(false);
-    out.add(equal ? Claim(false) : is_norm_of(normed, l.in), [&] {
+    const bool equal = l.input && shows(is_same(normed, l.in));
+    out.add(equal ? Claim(refuted) : is_norm_of(normed, l.in), [&] {
         return equal ? fmt::format("{} is {} itself", normed.array, l.in.name)
                      : no_norm(normed, l.in);
     });
@@ -300,7 +313,7 @@ void add_pre(Evidence& out, const Layer& l) {
 
 void add_parallel(Evidence& out, const Layer& l) {
     if (l.attn)
-        out.add(false, [&] {
+        out.add(refuted, [&] {
             return fmt::format("{} is a stage that parallel layers do not have", l.attn.array);
         });
     add_input(out, l);
@@ -312,15 +325,15 @@ void add_branch(Evidence& out, const Layer& l) {
     add_plain_input(out, l);
     const State& added = l.norm1 ? l.norm1 : l.sa;
     Claim sum = is_sum(l.attn, l.in, added);
-    if (!l.norm1 && sum && !*sum) sum = is_norm_of(sum_of(l.attn, l.in, -1), l.sa);
+    if (!l.norm1 && sum && !sum->holds()) sum = is_norm_of(sum_of(l.attn, l.in, -1), l.sa);
     out.add(sum, [&] { return no_sum(l.attn, l.in, added); });
     out.add(is_norm_of(l.norm1, l.sa), [&] { return no_norm(l.norm1, l.sa); });
     out.add(is_sum(l.ffn, l.attn, l.norm2), [&] { return no_sum(l.ffn, l.attn, l.norm2); });
     const std::pair<const State*, const State*> before[] = {
         {&l.norm1, &l.in}, {&l.norm2, &l.in}, {&l.norm2, &l.attn}};
     for (const auto& [norm, from] : before)
-        if (is_norm_of(*norm, *from).value_or(false))
-            out.add(false, [&] {
+        if (shows(is_norm_of(*norm, *from)))
+            out.add(refuted, [&] {
                 return fmt::format("{} is a norm of {}, before a step and not behind it",
                                    norm->array, from->name);
             });
@@ -379,45 +392,68 @@ void keep_finite(std::span<State* const> states) {
         }
 }
 
-std::vector<Evidence> evidence(const SavedTrace& trace,
-                               const std::vector<std::vector<bool>>& masks) {
-    std::vector<Evidence> out;
-    for (const NormPlacement placement : placements) out.emplace_back().placement = placement;
-    const SampleTokens sample = sample_of(trace, masks);
+Layer layer_of(const SavedTrace& trace, Index i, const SampleTokens& sample) {
     std::vector<std::string_view> changing = {"deesc"};
     for (const StepEntry* entry : further_steps()) changing.push_back(entry->name);
-    const auto stage = [&](std::string_view name, Index layer, std::string_view kind) {
+    const auto stage = [&](std::string_view name, std::string_view kind) {
         const auto found = trace.stages().find(name);
-        return found == trace.stages().end() ? State()
-                                             : state_of(found->second, kind, layer, sample);
+        return found == trace.stages().end() ? State() : state_of(found->second, kind, i, sample);
     };
+    Layer l;
+    l.in = state_of(trace.states(), "hidden_states", i, sample);
+    l.next = output_of(trace, i, sample);
+    for (const auto& [state, name] : {std::pair(&l.sa, "sa"),
+                                      {&l.attn, "attn"},
+                                      {&l.norm3, "norm3"},
+                                      {&l.local, "local"},
+                                      {&l.ffn, "ffn"},
+                                      {&l.norm2, "norm2"}})
+        *state = stage(name, name);
+    for (const std::string_view name : changing)
+        if (State found = stage(name, name)) l.changed.push_back(std::move(found));
+    if (trace.attention_inputs())
+        l.input = stage("norm1", "attention_inputs");
+    else
+        l.norm1 = stage("norm1", "norm1");
+    l.number = i;
+    l.last = i + 1 == trace.summary().layers;
+    std::vector<State*> states = {&l.in,    &l.next,  &l.sa,  &l.attn,  &l.norm1,
+                                  &l.norm3, &l.local, &l.ffn, &l.norm2, &l.input};
+    for (State& changed : l.changed) states.push_back(&changed);
+    keep_finite(states);
+    return l;
+}
+
+/// What each placement says, without evidence.
+std::vector<Evidence> placements() {
+    std::vector<Evidence> out(4);
+    out[0].placement = NormPlacement::post;
+    out[1].placement = NormPlacement::pre;
+    out[2].placement = NormPlacement::parallel;
+    out[3].placement = NormPlacement::branch;
+    return out;
+}
+
+void add_layer(Evidence& out, const Layer& l) {
+    switch (out.placement) {
+        case NormPlacement::post:
+            return add_post(out, l);
+        case NormPlacement::pre:
+            return add_pre(out, l);
+        case NormPlacement::parallel:
+            return add_parallel(out, l);
+        case NormPlacement::branch:
+            return add_branch(out, l);
+    }
+}
+
+std::vector<Evidence> evidence(const SavedTrace& trace,
+                               const std::vector<std::vector<bool>>& masks) {
+    std::vector<Evidence> out = placements();
+    const SampleTokens sample = sample_of(trace, masks);
     for (Index i = 0; i < trace.summary().layers; ++i) {
-        Layer l;
-        l.in = state_of(trace.states(), "hidden_states", i, sample);
-        l.next = output_of(trace, i, sample);
-        for (const auto& [state, name] : {std::pair(&l.sa, "sa"),
-                                          {&l.attn, "attn"},
-                                          {&l.norm3, "norm3"},
-                                          {&l.local, "local"},
-                                          {&l.ffn, "ffn"},
-                                          {&l.norm2, "norm2"}})
-            *state = stage(name, i, name);
-        for (const std::string_view name : changing)
-            if (State found = stage(name, i, name)) l.changed.push_back(std::move(found));
-        if (trace.attention_inputs())
-            l.input = stage("norm1", i, "attention_inputs");
-        else
-            l.norm1 = stage("norm1", i, "norm1");
-        l.number = i;
-        l.last = i + 1 == trace.summary().layers;
-        std::vector<State*> states = {&l.in,    &l.next,  &l.sa,  &l.attn,  &l.norm1,
-                                      &l.norm3, &l.local, &l.ffn, &l.norm2, &l.input};
-        for (State& changed : l.changed) states.push_back(&changed);
-        keep_finite(states);
-        add_post(out[0], l);
-        add_pre(out[1], l);
-        add_parallel(out[2], l);
-        add_branch(out[3], l);
+        const Layer l = layer_of(trace, i, sample);
+        for (Evidence& one : out) add_layer(one, l);
     }
     return out;
 }
@@ -462,7 +498,7 @@ bool is_before_ffn(const SavedTrace& trace, std::string_view step) {
     for (Index i = 0; i + 1 < trace.summary().layers; ++i)
         if (const Claim same =
                 is_same(output_of(trace, i, sample), state_of(found->second, step, i, sample)))
-            return !*same;
+            return !same->holds();
     return false;
 }
 
@@ -563,6 +599,31 @@ NormPlacement placement_of(const SavedTrace& trace, std::optional<NormPlacement>
     throw UsageError(
         fmt::format("{}: stages inside layers need --placement {}: the arrays fit each.",
                     trace.stages().begin()->second.begin()->second.name, joined(fit)));
+}
+
+void require_placement(const SavedTrace& trace, NormPlacement placement, Index layer,
+                       const SampleTokens& sample, Index number) {
+    const Layer l = layer_of(trace, layer, sample);
+    std::vector<Evidence> all = placements();
+    Evidence& own = *std::ranges::find(all, placement, &Evidence::placement);
+    add_layer(own, l);
+    if (own.fits()) return;
+    // The first sample may have shown too little to tell this order from another one.
+    const std::set<std::string> numbers = numbers_of(trace, placement);
+    for (Evidence& other : all) {
+        if (&other == &own || numbers_of(trace, other.placement) != numbers) continue;
+        add_layer(other, l);
+        if (other.fits()) return;
+    }
+    const Fit& fit = own.first_fit;
+    throw UsageError(fmt::format(
+        "{}, in sample {}, layer {}{}; placement {} holds in other samples, expected in all: "
+        "correct that array, or leave it or the sample out.",
+        own.first, number, layer,
+        std::isfinite(fit.off)
+            ? fmt::format(" (relative error {:.2g}, expected at most {:.2g})", fit.off, fit.allowed)
+            : "",
+        name(placement)));
 }
 
 }  // namespace tsdiag

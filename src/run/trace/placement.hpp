@@ -40,4 +40,12 @@ bool normed_first(NormPlacement placement);
 NormPlacement placement_of(const SavedTrace& trace, std::optional<NormPlacement> given,
                            const std::vector<std::vector<bool>>& masks = {});
 
+/// Throws `UsageError` where a layer of `sample` is in the order of no placement that leads to the
+/// numbers of `placement`, which was found in another sample.  Named are the array, the sample as
+/// `number`, counted over batches, the layer, and what nine of ten elements of a sum are at most
+/// off, or the columns of a norm, relative, beside what is allowed.  Cost: some passes over a few
+/// rows of the states.
+void require_placement(const SavedTrace& trace, NormPlacement placement, Index layer,
+                       const SampleTokens& sample, Index number);
+
 }  // namespace tsdiag

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <set>
 #include <span>
 
@@ -269,6 +270,8 @@ class Replay {
             kept_.clear();
             if (!settings_.masks.empty())
                 kept_ = kept(settings_.masks[std::size_t(s)], settings_.mask_source);
+            if (!trace().stages().empty())
+                require_placement(trace(), placement_, layer, tokens_of_sample(), s);
             states(layer);
             observer_.end_sample(s);
         }
@@ -277,6 +280,13 @@ class Replay {
 
   private:
     const SavedTrace& trace() const { return batches_[batch_]; }
+    SampleTokens tokens_of_sample() const {
+        SampleTokens out{sample_, kept_, trace().summary().state_rounding};
+        if (!kept_.empty()) return out;
+        out.tokens.resize(std::size_t(trace().summary().tokens));
+        std::iota(out.tokens.begin(), out.tokens.end(), Index{0});
+        return out;
+    }
     Tensor load(const SavedTrace::Array& array) const {
         const RawTensor raw = array.sample(sample_);
         const bool flat = raw.shape.size() == 2;

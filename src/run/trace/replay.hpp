@@ -31,6 +31,9 @@ struct Replayed {
 /// `TraceOptions::placement`; P is `attentions.L`, or computed from `queries.L` and `keys.L`.
 /// Layer by layer, within a layer sample by sample; the arrays of a layer are read when needed.
 ///
+/// The placement is that of one sample; throws `UsageError` where it does not hold in another one
+/// that is replayed (`require_placement`).
+///
 /// Rows of a P that was computed in a coarser format than it is measured in, and whose sums are 1
 /// up to the rounding of that format, are divided by their sums (docs/metrics.md).  A P that is no
 /// attention matrix (rows that do not sum to 1 within that rounding, at least 1e-4, negative
