@@ -154,6 +154,7 @@ std::vector<PythonClass> python_classes(std::string_view source) {
             continue;
         }
         if (!inside) continue;
+        for (std::string& name : called_in(one->text)) out.back().calls.push_back(std::move(name));
         if (in_forward) out.back().forward += one->text + "\n";
         if (one->text.starts_with("def forward(")) {
             in_forward = true;

@@ -12,7 +12,8 @@ struct PythonClass {
     std::vector<std::string> bases;  ///< "nn.Module"
     /// self.NAME = TEXT, in the order of the source; what is appended to it, too.
     std::vector<std::pair<std::string, std::string>> members;
-    std::string forward;  ///< the statements of `forward`, a line each
+    std::string forward;             ///< the statements of `forward`, a line each
+    std::vector<std::string> calls;  ///< the names that its statements call
 
     /// The text of a member; empty: there is none.
     std::string_view member(std::string_view name) const;

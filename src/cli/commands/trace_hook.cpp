@@ -31,13 +31,18 @@ using Names = std::span<const std::string_view>;
 
 /// Where the modules of a layer are, as their source says.
 struct Guess {
-    std::string layers;         ///< behind `model.`: "transformer.h"
+    std::string layers;         ///< behind `model.`, or behind a stage: "transformer.h"
+    std::string stages;         ///< the list of stages that have layers; empty: there are none
     std::string holder, block;  ///< the classes of the model's list and of a layer; may be empty
+    bool calls_block = false;   ///< the text of the list says what a layer is
     std::string attention, attention_class;  ///< member of a layer; empty: not found
     std::string norm1, norm2;
     bool norms_first = false, norms_after = false;  ///< pre-norm, post-norm; neither: unknown
     bool tokens_first = false;                      ///< (tokens, samples, width)
     bool causal = false;
+    bool windows = false;                         ///< attention is inside windows of a grid
+    bool merges = false;                          ///< some modules merge tokens
+    std::string embed, final_norm, class_layers;  ///< behind `model.`; empty: not found
     /// How queries and keys are made: by nn.MultiheadAttention, by two members of the attention, or
     /// by one for q, k and v.
     bool multihead = false;
@@ -60,18 +65,23 @@ class Guesser {
             for (const auto& [name, text] : c.members)
                 if (std::optional<Guess> found = list_in(c, name, text)) {
                     lists.push_back(found->layers);
-                    if (!best || (best->attention.empty() && !found->attention.empty()))
-                        best = std::move(found);
+                    if (!best || rank(*found) > rank(*best)) best = std::move(found);
                 }
         if (!best) return best;
+        read_outside(*best);
         for (const std::string& list : lists)
-            if (list != best->layers) best->others.push_back(list);
+            if (list != best->layers && list != best->stages && list != best->class_layers)
+                best->others.push_back(list);
         for (const char* word : {"is_causal", "tril", "triu", "causal", "causal_mask"})
             best->causal = best->causal || has_word(source_, word);
         return best;
     }
 
   private:
+    /// Of lists, what speaks for one of layers.
+    static int rank(const Guess& list) {
+        return list.attention.empty() ? 0 : list.calls_block ? 2 : 1;
+    }
     /// Classes derived from torch.nn.Module, as far as the file tells.
     void keep_modules() {
         std::vector<std::string> known;
@@ -79,7 +89,7 @@ class Guesser {
             return std::ranges::any_of(c.bases, [&](const std::string& base) {
                 const std::string last = base.substr(base.rfind('.') + 1);
                 return last == "Module" || last == "LightningModule" ||
-                       last.ends_with("PreTrainedModel") ||
+                       last == "GradientCheckpointingLayer" || last.ends_with("PreTrainedModel") ||
                        std::ranges::find(known, last) != known.end();
             });
         };
@@ -127,6 +137,7 @@ class Guesser {
         out.holder = c.name;
         constexpr std::string_view stock = "TransformerEncoder(";
         if (text.find(stock) != text.npos) {
+            out.calls_block = true;
             out.layers = path_to(c) + name + ".layers";
             read_stock_layer(out);
             return out;
@@ -146,6 +157,7 @@ class Guesser {
             if (kind == "Sequential(" && !stock_layer && (!block || attention_of(*block).empty()) &&
                 inside.find('*') != 0)
                 continue;  // other steps than layers
+            out.calls_block = block || stock_layer;
             if (!block && !stock_layer) block = only_block();
             out.layers = path_to(c) + name + inside_dictionary(text, at);
             if (stock_layer)
@@ -170,25 +182,122 @@ class Guesser {
         const std::size_t start = before.find_last_of(" (,{\"'");
         return "." + std::string(before.substr(start == before.npos ? 0 : start + 1));
     }
-    /// "encoder." where another class has this one as its member `encoder`.
-    std::string path_to(const PythonClass& c) const {
-        constexpr int deepest = 8;
-        std::string out;
-        const PythonClass* at = &c;
-        for (int depth = 0; depth < deepest; ++depth) {
+    /// A class, and where the model has it: "encoder."
+    struct Held {
+        const PythonClass* its = nullptr;
+        std::string path = {};
+    };
+    /// `c` and the classes that have each other as members around it, from inside to outside.
+    std::vector<Held> around(const PythonClass& c) const {
+        constexpr std::size_t most = 8;
+        std::vector<Held> out = {Held{&c}};
+        while (out.size() < most) {
+            const PythonClass* at = out.back().its;
             const PythonClass* above = nullptr;
             for (const PythonClass& holder : classes_)
                 for (const auto& [name, text] : holder.members) {
                     if (above || &holder == at || text.find("ModuleList(") != text.npos) continue;
                     const std::vector<std::string> called = called_in(text);
                     if (std::ranges::find(called, at->name) == called.end()) continue;
-                    out.insert(0, name + ".");
+                    for (Held& inner : out) inner.path.insert(0, name + ".");
                     above = &holder;
                 }
             if (!above) return out;
-            at = above;
+            out.push_back(Held{above});
+        }
+        return {Held{&c}};
+    }
+    std::string path_to(const PythonClass& c) const { return around(c).front().path; }
+
+    /// The class with a list of stages, each a `c`, and the name of the list: one that calls `c`,
+    /// or whose elements are made before it.
+    std::optional<std::pair<const PythonClass*, std::string>> list_of(const PythonClass& c) const {
+        if (around(c).size() > 1) return std::nullopt;  // it is a member alone
+        for (const PythonClass& holder : classes_) {
+            if (&holder == &c || std::ranges::find(holder.calls, c.name) == holder.calls.end())
+                continue;
+            for (const auto& [name, text] : holder.members) {
+                if (text.find("ModuleList(") == text.npos && text.find("Sequential(") == text.npos)
+                    continue;
+                const std::vector<std::string> called = called_in(text);
+                const bool own = std::ranges::find(called, c.name) != called.end();
+                const bool others = std::ranges::any_of(
+                    called, [&](const std::string& one) { return named(one) != nullptr; });
+                const bool made_before =
+                    text.find(".append(") != text.npos || text.find("(*") != text.npos;
+                if (own || (!others && made_before)) return std::pair(&holder, name);
+            }
+        }
+        return std::nullopt;
+    }
+
+    /// Whether a text of nn.ModuleDict has `word` = a call.
+    static bool has_key(std::string_view text, std::string_view word) {
+        for (std::size_t at = text.find(word); at != text.npos; at = text.find(word, at + 1)) {
+            const std::size_t end = text.find_first_not_of(" \"'", at + word.size());
+            if (end == text.npos || (text[end] != '=' && text[end] != ':') || at == 0 ||
+                std::string_view(" ,({\"'").find(text[at - 1]) == text.npos)
+                continue;
+            const std::string_view value = text.substr(end);
+            if (value.substr(0, value.find(',')).find('(') != text.npos) return true;
+        }
+        return false;
+    }
+    /// The module of that name, or of that key of an nn.ModuleDict among the members; empty: none.
+    static std::string module_of(const PythonClass& c, std::string_view word, bool norm) {
+        for (const auto& [name, text] : c.members) {
+            if (text.find("ModuleDict(") != text.npos) {
+                if (has_key(text, word)) return fmt::format("{}.{}", name, word);
+            } else if (name == word && (norm ? makes_norm(text) : !called_in(text).empty())) {
+                return name;
+            }
         }
         return {};
+    }
+    static bool makes_norm(std::string_view text) {
+        return std::ranges::any_of(called_in(text), [](const std::string& one) {
+            return one.ends_with("Norm") || one.ends_with("norm") || one == "norm_layer";
+        });
+    }
+    /// Stages around the layers, and what stands before and behind them.
+    void read_outside(Guess& out) const {
+        static constexpr std::array<std::string_view, 7> embeds{
+            "pos_drop",         "drop",      "embeddings", "patch_embed",
+            "patch_embeddings", "embedding", "embed"};
+        static constexpr std::array<std::string_view, 10> norms{
+            "norm",   "layernorm",        "final_norm", "ln_f",    "norm_f",
+            "ln_out", "final_layer_norm", "layer_norm", "ln_post", "post_layernorm"};
+        const PythonClass* holder = named(out.holder);
+        if (!holder) return;
+        if (const auto stages = list_of(*holder)) {
+            holder = stages->first;
+            out.stages = path_to(*holder) + stages->second;
+            out.holder = holder->name;
+        }
+        const auto first = [](const Held& held, Names names, bool norm, std::string& to) {
+            for (const std::string_view name : names)
+                if (const std::string found = module_of(*held.its, name, norm);
+                    to.empty() && !found.empty())
+                    to = held.path + found;
+        };
+        for (const Held& held : around(*holder)) {
+            first(held, embeds, false, out.embed);
+            first(held, norms, true, out.final_norm);
+            for (const auto& [name, text] : held.its->members)
+                if (text.find("ModuleList(") != text.npos && is_of_class_token(name, text))
+                    out.class_layers = held.path + name;
+        }
+        out.merges = std::ranges::any_of(classes_, [](const PythonClass& c) {
+            return c.name.ends_with("PatchMerging") || !c.member("downsample").empty() ||
+                   !c.member("patch_merging").empty();
+        });
+    }
+    /// A list of layers in which the class token alone attends.
+    static bool is_of_class_token(const std::string& name, std::string_view text) {
+        return name.starts_with("cls_") || name.starts_with("class_") ||
+               std::ranges::any_of(called_in(text), [](const std::string& one) {
+                   return one.find("ClassAtt") != one.npos;
+               });
     }
 
     void read_stock_layer(Guess& out) const {
@@ -207,6 +316,14 @@ class Guesser {
         out.attention = attention_of(block);
         if (out.attention.empty()) return;
         const std::string_view text = block.member(out.attention);
+        for (const char* word : {"window_size", "window_partition"})
+            if (!out.windows && has_word(source_, word)) {
+                out.windows = true;
+                out.without = fmt::format(
+                    "'{}' tells of windows: put the maps of a sample into one, attentions.L, rows "
+                    "and columns in the order of the states",
+                    word);
+            }
         read_norms(block, out);
         const std::vector<std::string> called = called_in(text);
         if (std::ranges::find(called, "MultiheadAttention") != called.end()) {
@@ -218,7 +335,8 @@ class Guesser {
         for (const std::string& name : called)
             if (const PythonClass* its = named(name)) {
                 out.attention_class = name;
-                return read_projections(*its, out);
+                if (!out.windows) read_projections(*its, out);
+                return;
             }
         out.without = "the class of the attention is in another file";
     }
@@ -226,15 +344,11 @@ class Guesser {
     /// Norms by where `forward` calls them: around the attention or before it.
     static void read_norms(const PythonClass& block, Guess& out) {
         std::vector<std::string> norms;
-        for (const auto& [name, text] : block.members) {
-            const std::vector<std::string> called = called_in(text);
-            if (std::ranges::any_of(called, [](const std::string& one) {
-                    return one.ends_with("Norm") || one.ends_with("norm");
-                }))
-                norms.push_back(name);
-        }
+        for (const auto& [name, text] : block.members)
+            if (makes_norm(text)) norms.push_back(name);
         const std::string& forward = block.forward;
-        const std::string call = "self." + out.attention + "(";
+        std::string call = "self." + out.attention + "(";
+        if (forward.find(call) == forward.npos) call.insert(5, "_");  // a method around it
         const std::size_t at = forward.find(call);
         if (at == forward.npos || norms.size() != 2) return;
         const std::string_view arguments = bracketed(forward, at + call.size() - 1);
@@ -244,6 +358,7 @@ class Guesser {
             const std::string norm = "self." + norms[k] + "(";
             const std::size_t named_before = forward.rfind(std::string(first) + " = " + norm, at);
             const bool before = arguments.find(norm) != arguments.npos ||
+                                forward.find(norm) < line ||
                                 (!first.empty() && named_before != forward.npos);
             const std::size_t around = forward.find(norm, line);
             const std::size_t other = forward.find("self." + norms[1 - k] + "(", line);
@@ -254,7 +369,8 @@ class Guesser {
             out.norm1 = norms[k], out.norm2 = norms[1 - k];
             if (before) return;
         }
-        out.norms_after = !out.norm1.empty();
+        // In windows a norm behind attention is that of its branch, before the sum.
+        out.norms_after = !out.norm1.empty() && !out.windows;
     }
 
     static std::string first_member(const PythonClass& c, Names names) {
@@ -308,10 +424,16 @@ class HookWriter {
     std::string text() {
         head();
         line("import torch\n");
-        line("blocks = model.{}", g_.layers.empty() ? "layers" : g_.layers);
-        line("saved, hooks = {{}}, []");
+        if (g_.stages.empty())
+            line("blocks = model.{}", g_.layers.empty() ? "layers" : g_.layers);
+        else
+            line("blocks = [block for stage in model.{} for block in stage.{}]", g_.stages,
+                 g_.layers);
+        line("saved, hooks, ran = {{}}, [], []  # ran: the layers, as they end");
         line("def keep(name, x):");
         line("    x = x[0] if isinstance(x, tuple) else x");
+        if (!has_heads())
+            line("    x = x.flatten(1, 2) if x.dim() == 4 else x  # a grid, channels last");
         line("    saved[name] = x{}.detach().cpu().clone()",
              g_.tokens_first ? ".transpose(0, 1)" : "");
         if (has_heads()) {
@@ -329,12 +451,21 @@ class HookWriter {
                 "m.num_heads).detach().cpu()",
                 g_.tokens_first ? ".transpose(0, 1)" : "");
         }
+        if (may_merge()) {
+            line("def merged(m, args, out):  # behind layer ran[-1]");
+            line("    if ran and not isinstance(m, torch.nn.Identity):");
+            line("        saved[f\"out.{{ran[-1]}}\"] = saved[f\"hidden_states.{{ran[-1] + 1}}\"]");
+            line("        keep(f\"merge.{{ran[-1]}}\", out)");
+        }
         line("\nfor i, block in enumerate(blocks):");
         before("block", "hidden_states.{i}");
         after("block", "hidden_states.{i + 1}");
+        hook("block", "", "out, ", "ran.append(i)");
         attention();
         stages();
+        outside();
         line("model(inputs)  # with gradients: without, PyTorch's own layers skip these hooks");
+        leave_out();
         line("torch.save(saved, \"trace.pt\")");
         line("for hook in hooks:");
         line("    hook.remove()");
@@ -356,6 +487,8 @@ class HookWriter {
         return g_.multihead || (g_.without.empty() && !g_.attention.empty() &&
                                 (!g_.fused.empty() || !g_.query.empty()));
     }
+    /// Without a source nobody knows.
+    bool may_merge() const { return g_.merges || g_.layers.empty(); }
     bool stage_names() const {
         return !g_.attention.empty() && !g_.norm1.empty() && (g_.norms_first || g_.norms_after);
     }
@@ -368,12 +501,39 @@ class HookWriter {
                                "trace-hook FILE.py` guess it."
                              : "No list of layers was found in it: put yours in place of "
                                "model.layers.");
+            line(
+                "# Where model.layers are stages: [block for stage in model.layers for block in "
+                "stage.blocks].");
+            line(
+                "# Modules that merge tokens are found by their names; embed.0, final_norm.L and "
+                "class.L are not looked for.");
             return;
         }
         line("# Guessed from {}, to be checked:", file_);
-        line("#   layers     model.{}, in class {}{}", g_.layers, g_.holder,
-             g_.block.empty() ? "" : fmt::format(", each a {}", g_.block));
+        line("#   layers     {}, in class {}{}",
+             g_.stages.empty()
+                 ? "model." + g_.layers
+                 : fmt::format("stage.{} of each stage of model.{}", g_.layers, g_.stages),
+             g_.holder, g_.block.empty() ? "" : fmt::format(", each a {}", g_.block));
         for (const std::string& other : g_.others) line("#              not model.{}", other);
+        if (g_.merges)
+            line(
+                "#   merging    modules named downsample or patch_merging, or of a class "
+                "...PatchMerging");
+        const std::pair<const char*, std::string> others[] = {
+            {"embed", g_.embed},
+            {"final_norm", g_.final_norm},
+            {"class", g_.class_layers.empty() ? "" : g_.class_layers + "[-1]"}};
+        for (const auto& [stage, module] : others)
+            if (!module.empty()) line("#   {:10} model.{}", stage, module);
+        std::string missing = g_.merges ? "" : ", modules that merge tokens";
+        for (const auto& [stage, module] : others)
+            if (module.empty()) missing += fmt::format(", {}", stage);
+        if (!missing.empty()) line("#   not found  {}", missing.substr(2));
+        attention_head();
+    }
+
+    void attention_head() {
         if (g_.attention.empty()) {
             line("#   attention  not found: only the states are saved");
             return;
@@ -435,7 +595,7 @@ class HookWriter {
     }
     void stages() {
         if (!stage_names()) return;
-        after("block." + g_.attention, "sa.{i}");
+        if (!g_.windows) after("block." + g_.attention, "sa.{i}");
         const std::string first = "block." + g_.norm1, second = "block." + g_.norm2;
         if (g_.norms_first) {
             after(first, "attention_inputs.{i}");
@@ -448,6 +608,44 @@ class HookWriter {
             before(second, "ffn.{i}");
             after(second, "norm2.{i}");
         }
+    }
+
+    /// What merges tokens, and what stands before the layers and behind them.
+    void outside() {
+        line("hooks.append(model.register_forward_pre_hook(lambda m, args: ran.clear()))");
+        if (may_merge()) {
+            line("for name, m in model.named_modules():");
+            line(
+                "    if name.split(\".\")[-1] in (\"downsample\", \"patch_merging\") or "
+                "type(m).__name__.endswith(\"PatchMerging\"):");
+            line("        hooks.append(m.register_forward_hook(merged))");
+        }
+        const auto keep = [&](const std::string& module, std::string_view work) {
+            line("hooks.append(model.{}.register_forward_hook(lambda m, args, out: {}))", module,
+                 work);
+        };
+        if (!g_.embed.empty()) keep(g_.embed, "None if ran else keep(\"embed.0\", out)");
+        if (!g_.class_layers.empty())
+            keep(g_.class_layers + "[-1]", "keep(f\"class.{ran[-1]}\", out)");
+        if (!g_.final_norm.empty())
+            keep(g_.final_norm, "keep(f\"final_norm.{ran[-1]}\", out) if ran else None");
+    }
+    /// States that turn out to have other tokens, as before a class token or behind a mean.
+    void leave_out() {
+        std::string states;
+        if (!g_.embed.empty()) states += "(\"embed.0\", \"hidden_states.0\", 0), ";
+        constexpr const char* last = "f\"hidden_states.{len(blocks)}\"";
+        constexpr const char* one = "f\"class.{len(blocks) - 1}\"";
+        if (!g_.class_layers.empty()) states += fmt::format("({}, {}, 1), ", one, last);
+        if (!g_.final_norm.empty())
+            states += fmt::format("(f\"final_norm.{{len(blocks) - 1}}\", {}, 0), ",
+                                  g_.class_layers.empty() ? last : one);
+        if (states.empty()) return;
+        line("for name, like, more in ({}):", states.substr(0, states.size() - 1));
+        line(
+            "    if name in saved and (like not in saved or saved[name][:, more:].shape != "
+            "saved[like].shape):");
+        line("        print(name, \"is left out: it is\", tuple(saved.pop(name).shape))");
     }
 
     const Guess& g_;
