@@ -143,6 +143,237 @@ class Net(torch.nn.Module):
         return self.encoder(x)
 '''
 
+# What a window attention, a merging and a layer of Swin are in three libraries; SEEN is told the states.
+WINDOWS = '''
+import torch
+import torch.nn as nn
+
+SEEN = []
+
+def window_partition(x, side):
+    B, H, W, C = x.shape
+    x = x.view(B, H // side, side, W // side, side, C)
+    return x.permute(0, 1, 3, 2, 4, 5).reshape(-1, side * side, C)
+
+def joined(windows, side, n):
+    C = windows.shape[-1]
+    x = windows.view(-1, n // side, n // side, side, side, C)
+    return x.permute(0, 1, 3, 2, 4, 5).reshape(-1, n, n, C)
+
+class WindowAttention(nn.Module):
+    def __init__(self, dim, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.qkv, self.proj = None, nn.Linear(dim, dim)
+        self.qkv = nn.Linear(dim, 3 * dim)
+
+    def forward(self, x):
+        q, k, v = (y.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for y in self.qkv(x).chunk(3, -1))
+        p = torch.softmax(q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5, -1)
+        return self.proj((p @ v).transpose(1, 2).flatten(2))
+
+class SwinTransformerBlock(nn.Module):
+    def __init__(self, dim, window_size, shift, norm_layer=nn.LayerNorm):
+        super().__init__()
+        self.window_size, self.shift = window_size, shift
+        self.norm1 = norm_layer(dim)
+        self.attn = WindowAttention(dim, 2)
+        self.norm2 = norm_layer(dim)
+        self.mlp = nn.Sequential(nn.Linear(dim, 2 * dim), nn.GELU(), nn.Linear(2 * dim, dim))
+
+    def forward(self, x):
+        shortcut = x
+        x = self.norm1(x)
+        n = round(x.shape[1] ** 0.5)
+        x = torch.roll(x.unflatten(1, (n, n)), (-self.shift, -self.shift), (1, 2))
+        windows = self.attn(window_partition(x, self.window_size))
+        x = torch.roll(joined(windows, self.window_size, n), (self.shift, self.shift), (1, 2))
+        x = shortcut + x.flatten(1, 2)
+        SEEN.append(("attn", x))
+        x = x + self.mlp(self.norm2(x))
+        SEEN.append(("out", x))
+        return x
+
+class PatchMerging(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.norm = nn.LayerNorm(4 * dim)
+        self.reduction = nn.Linear(4 * dim, 2 * dim, bias=False)
+
+    def forward(self, x):
+        n = round(x.shape[1] ** 0.5)
+        x = x.unflatten(1, (n, n))
+        x = torch.cat([x[:, a::2, b::2] for a, b in ((0, 0), (1, 0), (0, 1), (1, 1))], -1).flatten(1, 2)
+        x = self.reduction(self.norm(x))
+        SEEN.append(("merge", x))
+        return x
+
+class PatchEmbed(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.proj = nn.Conv2d(3, dim, 2, 2)
+
+    def forward(self, x):
+        x = self.proj(x).flatten(2).transpose(1, 2)
+        SEEN.append(("embed", x))
+        return x
+'''
+
+# Stages merge behind their layers, and their list is appended to.
+SWIN = WINDOWS + '''
+class BasicLayer(nn.Module):
+    def __init__(self, dim, downsample=None):
+        super().__init__()
+        self.blocks = nn.ModuleList([SwinTransformerBlock(dim, 4, shift) for shift in (0, 2)])
+        if downsample is not None:
+            self.downsample = downsample(dim)
+        else:
+            self.downsample = None
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return x if self.downsample is None else self.downsample(x)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.patch_embed = PatchEmbed(8)
+        self.pos_drop = nn.Dropout(p=0.0)
+        self.layers = nn.ModuleList()
+        for dim, downsample in ((8, PatchMerging), (16, None)):
+            layer = BasicLayer(dim, downsample)
+            self.layers.append(layer)
+        self.norm = nn.LayerNorm(16)
+        self.head = nn.Linear(16, 5)
+
+    def forward(self, x):
+        x = self.pos_drop(self.patch_embed(x))
+        for layer in self.layers:
+            x = layer(x)
+        x = self.norm(x)
+        SEEN.append(("final_norm", x))
+        return self.head(x.mean(1))
+'''
+
+# Stages merge in front of their layers, and their states are grids, channels last.
+SWIN_OF_GRIDS = WINDOWS[:WINDOWS.index("    def forward(self, x):\n        shortcut")] + '''    def _attn(self, x):
+        n = x.shape[1]
+        x = torch.roll(x, (-self.shift, -self.shift), (1, 2))
+        windows = self.attn(window_partition(x, self.window_size))
+        return torch.roll(joined(windows, self.window_size, n), (self.shift, self.shift), (1, 2))
+
+    def forward(self, x):
+        n = x.shape[1]
+        x = x + self._attn(self.norm1(x))
+        SEEN.append(("attn", x.flatten(1, 2)))
+        x = x.flatten(1, 2)
+        x = x + self.mlp(self.norm2(x))
+        SEEN.append(("out", x))
+        return x.unflatten(1, (n, n))
+
+''' + WINDOWS[WINDOWS.index("class PatchMerging"):] + '''
+class Grid(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        x = self.inner(x.flatten(1, 2) if x.shape[1] == x.shape[2] else x)
+        n = round(x.shape[1] ** 0.5)
+        return x.unflatten(1, (n, n))
+
+class SwinTransformerStage(nn.Module):
+    def __init__(self, dim, downsample):
+        super().__init__()
+        if downsample:
+            self.downsample = Grid(PatchMerging(dim // 2))
+        else:
+            self.downsample = nn.Identity()
+        self.blocks = nn.Sequential(*[SwinTransformerBlock(dim, 4, shift) for shift in (0, 2)])
+
+    def forward(self, x):
+        return self.blocks(self.downsample(x))
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.patch_embed = Grid(PatchEmbed(8))
+        layers = []
+        for dim in (8, 16):
+            layers += [SwinTransformerStage(dim, dim > 8)]
+        self.layers = nn.Sequential(*layers)
+        self.norm = nn.LayerNorm(16)
+
+    def forward(self, x):
+        x = self.norm(self.layers(self.patch_embed(x)))
+        SEEN.append(("final_norm", x.flatten(1, 2)))
+        return x
+'''
+
+# Stages are in an encoder beside embeddings, layers give tuples, and the last norm is of the mean.
+SWIN_IN_PARTS = WINDOWS.replace("        return x\n\nclass PatchMerging", "        return (x,)\n\nclass PatchMerging") + '''
+class SwinStage(nn.Module):
+    def __init__(self, dim, downsample):
+        super().__init__()
+        self.blocks = nn.ModuleList(
+            [
+                SwinTransformerBlock(dim, 4, 0 if i % 2 == 0 else 2)
+                for i in range(2)
+            ]
+        )
+        if downsample is not None:
+            self.downsample = downsample(dim)
+        else:
+            self.downsample = None
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)[0]
+        before = x
+        if self.downsample is not None:
+            x = self.downsample(x)
+        return x, before
+
+class SwinEncoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([SwinStage(8 * 2**i, PatchMerging if i < 1 else None) for i in range(2)])
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)[0]
+        return x
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embeddings = PatchEmbed(8)
+        self.encoder = SwinEncoder()
+        self.layernorm = nn.LayerNorm(16)
+
+    def forward(self, x):
+        return self.layernorm(self.encoder(self.embeddings(x)).mean(1))
+'''
+
+# Behind its layers the class token attends, to the patches of a norm of all.
+CLASS_LAYERS = BERT.replace('''class Encoder(''', '''class ClassAttentionBlock(torch.nn.Module):
+    def __init__(self, d):
+        super().__init__()
+        self.mix = torch.nn.Linear(d, d)
+
+    def forward(self, x):
+        return torch.cat([self.mix(x.mean(1, keepdim=True)), x[:, 1:]], 1)
+
+class Encoder(''').replace('''        for _ in range(3):''', '''        self.cls_attn_blocks = torch.nn.ModuleList([ClassAttentionBlock(24) for _ in range(2)])
+        self.norm = torch.nn.LayerNorm(24)
+        for _ in range(3):''').replace('''            x = layer(x)
+        return x''', '''            x = layer(x)
+        x = torch.cat([x[:, :1], x], 1)
+        for layer in self.cls_attn_blocks:
+            x = layer(x)
+        return self.norm(x)''')
+
 ROTARY = NANO.replace("self.c_attn(x).split(C, dim=2)", "map(apply_rotary_emb, self.c_attn(x).split(C, dim=2))")
 
 HEADS, LAYERS = 3, 3
@@ -216,6 +447,23 @@ def compare(found, step, torch, style, net, x):
                  f"{style} entropy {layer}:{head}")
 
 
+def compare_seen(found, seen, what):
+    """Every state that the model told of, and no other of its stages; how each layer changes its states."""
+    layer = -1
+    told = set()
+    for stage, x in seen:
+        layer += stage == "attn"
+        at = max(layer, 0)
+        told.add((stage, at))
+        near(found["", at, stage, "", "t_sim"], t_sim(x), f"{what} t_sim of {stage} {at}")
+        if stage == "attn":
+            near(found["", at, stage, "", "xi_ratio"], xi_ratio(state, x), f"{what} xi_ratio {at}")
+        state = x
+    stages = {stage for stage, x in seen} | {"embed", "merge", "final_norm", "class"}
+    extra = {(key[2], key[1]) for key in found if key[2] in stages and key[4] == "t_sim"} - told
+    assert not extra, f"{what}: {extra}"
+
+
 def run(program, words, code=0):
     done = subprocess.run([program] + words, capture_output=True, text=True)
     assert done.returncode == code, done.stderr
@@ -263,6 +511,52 @@ def examine(program, torch, style, source):
     compare(table("steps.tsdiag"), "100", torch, style, net, batches[1])
 
 
+def examine_merging(program, torch, what, source, said, stages):
+    """A model of 64 tokens of width 8, which merge to 16 of width 16 behind its second layer."""
+    pathlib.Path("model.py").write_text(source)
+    code = run(program, ["trace-hook", "model.py"]).stdout
+    print(code, flush=True)
+    for one in said:
+        assert one in code, f"{what}: {one}"
+    assert "queries." not in code and "sa.{i}" not in code, code
+    names = {}
+    torch.manual_seed(7)
+    exec(compile(source, "model.py", "exec"), names)
+    net, x = names["Net"]().eval(), torch.randn(3, 3, 16, 16)
+    for file in ("once.pt", "again.pt"):  # what is left of the first run is no part of the second
+        names["SEEN"].clear()
+        exec(compile(code, "hook", "exec"), {"model": net, "inputs": x})
+        os.replace("trace.pt", file)
+    words = re.search(r"^# tsdiag probe trace\.pt(.*)$", code, re.M).group(1).split()
+    assert words == ["--placement", "pre"], words
+    done = run(program, ["probe", "again.pt", "--no-report", "-v"] + words).stdout
+    assert "behind layer 1 the 64 tokens of width 8 merge to 16 of width 16" in " ".join(done.split()), done
+    assert "missing" not in done and "ignored" not in done and "not there" not in done, done
+    seen = [(stage, y.detach()) for stage, y in names["SEEN"]]
+    assert stages == [stage for stage, y in seen if stage not in ("attn", "out")], seen
+    compare_seen(table("again.tsdiag"), seen, what)
+
+
+def examine_class(program, torch):
+    pathlib.Path("model.py").write_text(CLASS_LAYERS)
+    code = run(program, ["trace-hook", "model.py"]).stdout
+    assert "class      model.encoder.cls_attn_blocks[-1]" in code, code
+    assert "not found  modules that merge tokens, embed\n" in code, code
+    names = {}
+    torch.manual_seed(7)
+    exec(compile(CLASS_LAYERS, "model.py", "exec"), names)
+    net, x = names["Net"]().eval(), torch.randn(2, 9, 24)
+    exec(compile(code, "hook", "exec"), {"model": net, "inputs": x})
+    words = re.search(r"^# tsdiag probe trace\.pt(.*)$", code, re.M).group(1).split()
+    run(program, ["probe", "trace.pt", "--no-report"] + words)
+    found = table("trace.tsdiag")
+    with torch.no_grad():
+        near(found["", 2, "final_norm", "", "t_sim"], t_sim(net(x)), "t_sim of final_norm")
+        y = net.encoder.norm(torch.load("trace.pt")["class.2"])
+        near(found["", 2, "final_norm", "", "t_sim"], t_sim(y), "t_sim of a norm of class")
+    assert ("", 2, "class", "", "t_sim") in found
+
+
 def main(program):
     try:
         import torch
@@ -274,6 +568,25 @@ def main(program):
             os.chdir(folder)
             examine(program, torch, style, source)
             os.chdir("/")
+    merging = "merging    modules named downsample"
+    stages = "[block for stage in model.{} for block in stage.blocks]"
+    inside = "not saved: attention is inside windows"
+    for what, source, said, states in (
+            ("swin", SWIN, (merging, stages.format("layers"), inside, "embed      model.pos_drop",
+                            "final_norm model.norm", "not found  class\n"), ["embed", "merge", "final_norm"]),
+            ("grids", SWIN_OF_GRIDS, (merging, stages.format("layers"), inside, "embed      model.patch_embed",
+                                      "final_norm model.norm"), ["embed", "merge", "final_norm"]),
+            ("parts", SWIN_IN_PARTS, (merging, stages.format("encoder.layers"), inside,
+                                      "embed      model.embeddings", "final_norm model.layernorm"),
+             ["embed", "merge"])):
+        with tempfile.TemporaryDirectory() as folder:
+            os.chdir(folder)
+            examine_merging(program, torch, what, source, said, states)
+            os.chdir("/")
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        examine_class(program, torch)
+        os.chdir("/")
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         pathlib.Path("model.py").write_text(ROTARY)
@@ -291,6 +604,16 @@ def main(program):
         run(program, ["probe", "trace.pt", "--no-report"])
         with torch.no_grad():
             near(table("trace.tsdiag")["", 1, "out", "", "t_sim"], t_sim(net(x)), "t_sim")
+        # A layer may be a stage: what merges inside it is its own.
+        names = {}
+        exec(compile(SWIN_OF_GRIDS, "model.py", "exec"), names)
+        net, x = names["Net"]().eval(), torch.randn(2, 3, 16, 16)
+        exec(compile(run(program, ["trace-hook"]).stdout, "hook", "exec"), {"model": net, "inputs": x})
+        assert sorted(torch.load("trace.pt")) == [f"hidden_states.{i}" for i in range(3)]
+        run(program, ["probe", "trace.pt", "--no-report", "--force"])
+        with torch.no_grad():
+            found = table("trace.tsdiag")
+            near(found["", 1, "merge", "", "t_sim"], t_sim(net.layers(net.patch_embed(x)).flatten(1, 2)), "t_sim")
         assert "none.py" in run(program, ["trace-hook", "none.py"], 1).stderr
         os.chdir("/")
     return 0

@@ -287,7 +287,10 @@ class Guesser {
                 if (text.find("ModuleList(") != text.npos && is_of_class_token(name, text))
                     out.class_layers = held.path + name;
         }
-        out.merges = std::ranges::any_of(classes_, [](const PythonClass& c) {
+        out.merges = merges_tokens();
+    }
+    bool merges_tokens() const {
+        return std::ranges::any_of(classes_, [](const PythonClass& c) {
             return c.name.ends_with("PatchMerging") || !c.member("downsample").empty() ||
                    !c.member("patch_merging").empty();
         });
@@ -316,14 +319,12 @@ class Guesser {
         out.attention = attention_of(block);
         if (out.attention.empty()) return;
         const std::string_view text = block.member(out.attention);
-        for (const char* word : {"window_size", "window_partition"})
-            if (!out.windows && has_word(source_, word)) {
-                out.windows = true;
-                out.without = fmt::format(
-                    "'{}' tells of windows: put the maps of a sample into one, attentions.L, rows "
-                    "and columns in the order of the states",
-                    word);
-            }
+        out.windows = has_word(source_, "window_partition") ||
+                      (merges_tokens() && has_word(source_, "window_size"));
+        if (out.windows)
+            out.without =
+                "attention is inside windows: put the maps of a sample into one, attentions.L, "
+                "rows and columns in the order of the states";
         read_norms(block, out);
         const std::vector<std::string> called = called_in(text);
         if (std::ranges::find(called, "MultiheadAttention") != called.end()) {
@@ -614,10 +615,11 @@ class HookWriter {
     void outside() {
         line("hooks.append(model.register_forward_pre_hook(lambda m, args: ran.clear()))");
         if (may_merge()) {
+            line("inside = {{m for block in blocks for m in block.modules()}}");
             line("for name, m in model.named_modules():");
             line(
-                "    if name.split(\".\")[-1] in (\"downsample\", \"patch_merging\") or "
-                "type(m).__name__.endswith(\"PatchMerging\"):");
+                "    if m not in inside and (name.split(\".\")[-1] in (\"downsample\", "
+                "\"patch_merging\") or type(m).__name__.endswith(\"PatchMerging\")):");
             line("        hooks.append(m.register_forward_hook(merged))");
         }
         const auto keep = [&](const std::string& module, std::string_view work) {
@@ -641,7 +643,7 @@ class HookWriter {
             states += fmt::format("(f\"final_norm.{{len(blocks) - 1}}\", {}, 0), ",
                                   g_.class_layers.empty() ? last : one);
         if (states.empty()) return;
-        line("for name, like, more in ({}):", states.substr(0, states.size() - 1));
+        line("for name, like, more in [{}]:", states.substr(0, states.size() - 2));
         line(
             "    if name in saved and (like not in saved or saved[name][:, more:].shape != "
             "saved[like].shape):");
