@@ -13,7 +13,7 @@ endif()
 get_filename_component(ROOT ${ROOT} ABSOLUTE)
 
 # contracts_X: the public headers of folder X.  In the order of the folders, each is above those that it may include.
-set(contracts_src/core error parallel text json file checksum random memory formulas tensor statistics backend plugin ops
+set(contracts_src/core error parallel text json fields file checksum random memory formulas tensor statistics backend plugin ops
     gradient linalg metric table table_view csv intervals series change_test team named_option)
 set(contracts_src/results run_record comparison)
 set(contracts_src/export export)
@@ -46,12 +46,12 @@ set(libraries Eigen Spectra boost nlohmann fmt mpi CLI toml++ dnnl oneapi zlib l
 # what its sources include, and nothing more.
 set(folders src/core src/results src/export src/output src/units src/checkpoint src/tokenizer src/pictures src/attention src/model
     src/families src/run src/train src/claims src/experiments src/cluster src/cli probes reports gpu mpi)
-set(public_src/core error parallel text json file checksum random memory formulas tensor backend plugin ops gradient linalg
+set(public_src/core error parallel text json fields file checksum random memory formulas tensor backend plugin ops gradient linalg
     metric table table_view csv intervals series change_test team named_option)
-set(public_src/results error csv intervals table_view run_record comparison)
+set(public_src/results error fields csv intervals table_view run_record comparison)
 set(public_src/export error json checksum metric table csv export)
 set(public_src/output error file output)
-set(public_src/units error json file backend output units)
+set(public_src/units error fields file backend output units)
 set(public_src/checkpoint error text json file checksum checkpoint layouts training_folder)
 set(public_src/tokenizer error text json file output tokenizer)
 set(public_src/pictures error text file output pictures)
@@ -61,9 +61,9 @@ set(public_src/families error parallel text json file ops table checkpoint layou
 set(public_src/run error text json file checksum memory tensor backend ops metric table table_view csv intervals
     change_test output units checkpoint layouts tokenizer pictures attention spec events weights input model families
     probe training_log profile run checkpoint_series assertion watch)
-set(public_src/train error parallel text file random tensor backend ops table_view csv intervals run_record output pictures attention probe
+set(public_src/train error parallel text fields file random tensor backend ops table_view csv intervals run_record output pictures attention probe
     weights input model families checkpoint_series train)
-set(public_src/claims error parallel text memory backend linalg table csv intervals units claim claim_record)
+set(public_src/claims error parallel text memory backend linalg table csv intervals run_record units claim claim_record)
 set(public_src/experiments error text random tensor backend ops gradient table intervals series attention
     weights model families train experiment)
 set(public_src/cluster error text ranks_plugin cluster)

@@ -49,11 +49,7 @@ Assertion parse_assertion(const std::string& text, std::size_t results);
 /// Whether an assertion holds.  It is judged by the measured number, not by an interval of its
 /// mean; a number that is known to an interval only must satisfy it throughout.  It fails, with the
 /// reason, where a number that it needs is undefined or was not measured.
-struct Judgement {
-    bool holds = false;
-    std::optional<double> value = {};
-    std::string sentence = {};  ///< "t_sim@out:last < 0.9 fails: it is 0.9523 (A, layer 5)."
-};
+using Judgement = RunRecord::Judgement;
 /// One for the difference, or for each result that the assertion is about.
 std::vector<Judgement> judge(const Assertion& assertion, std::span<const MeasuredResult> results);
 

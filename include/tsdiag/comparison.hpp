@@ -139,7 +139,7 @@ constexpr std::size_t most_results = 26;
 
 /// compare.csv: one row a difference, `result` and `against` as the user wrote them.
 std::string comparison_csv(const Changes& comparison, std::span<const MeasuredResult> results);
-/// The content of run.json, and of `--json`.
-Json comparison_json(const Changes& comparison);
+/// For the description of a comparison, and for `--json`.
+RunRecord::Comparison comparison_record(const Changes& comparison);
 
 }  // namespace tsdiag

@@ -13,8 +13,9 @@
 /// The description of a run, run.json, as its readers see it.
 namespace tsdiag {
 
-/// What docs/run-json.md describes, by fields; claims.json has those of them that it shares.  Who
-/// reads a description reads fields, and who writes one fills them: one list of keys serves both.
+/// What docs/run-json.md describes, by fields; claims.json and what `compare` writes are
+/// descriptions, too.  Who reads one reads fields, and who writes one fills them: one list of keys
+/// serves both.
 ///
 ///     const RunRecord run = Json::parse(text, "run.json");
 ///     run.model.layers, run.input.tokens, run.json()
@@ -64,15 +65,39 @@ class RunRecord {
     };
     /// Options of the user.
     struct Settings {
+        /// Names of those that are read.
+        static constexpr const char *input_name = "input", *mask_name = "mask",
+                                    *tolerance_name = "tolerance";
         Json all = {};  ///< in the order of the description; the others are read from it
         std::string input = {}, mask = {};
         std::optional<double> tolerance = {};
     };
+    /// Every setting of a training: where two differ, none of them goes on with the other's state.
     struct Training {
-        std::string model = {}, data = {}, contents = {}, loss = {};
-        std::optional<Index> tokens = {}, steps = {}, probe_every = {}, probe_samples = {};
-        std::optional<Index> seed = {};  ///< none: beyond int64, so that JSON has it rounded
-        Json all = {};                   ///< every setting, in the order of the description
+        std::string model = {};
+        std::optional<std::string> config = {};
+        std::optional<Index> heads = {}, width = {};
+        std::optional<std::vector<std::string>> ignore = {};
+        std::string map = {};
+        std::string architecture = {};  ///< a digest; older trainings have none
+        std::string data = {}, contents = {}, loss = {};
+        std::optional<Index> tokens = {}, steps = {};
+        Index batch = 0;
+        std::string schedule = {};
+        Index warmup = 0;
+        double rate = 0, floor = 0, factor = 0;
+        std::optional<Index> length = {};
+        std::vector<Index> milestones = {};
+        double beta1 = 0, beta2 = 0, eps = 0, decay = 0, clip = 0, dropout = 0;
+        std::optional<std::uint64_t> seed = {};  ///< beyond int64 as JSON has it, rounded
+        std::string draws = {};                  ///< older trainings have none
+        Index eval_every = 0, eval_samples = 0;
+        std::optional<Index> probe_every = {}, probe_samples = {};
+        std::vector<std::string> probes = {};
+
+        Json json() const;
+        /// Throws `FormatError` naming `source` and the setting that is absent or no such thing.
+        static Training of(const Json& json, std::string_view source);
     };
     /// That of an experiment.
     struct Setting {
@@ -116,6 +141,28 @@ class RunRecord {
         Index step = 0;
 
         Json json() const;
+        /// Throws `FormatError` naming `source` and the member that is absent or of another type.
+        static Alarm of(const Json& json, std::string_view source);
+    };
+    /// A result that was compared.
+    struct Compared {
+        std::string letter = {}, name = {}, model = {};
+        std::optional<Index> step = {};
+        std::vector<std::pair<std::string, std::string>> tables = {};  ///< name, SHA-256
+    };
+    /// Of an assertion on results.
+    struct Judgement {
+        bool holds = false;
+        std::optional<double> value = {};
+        std::string sentence = {};  ///< "t_sim@out:last < 0.9 fails: it is 0.9523 (A, layer 5)."
+    };
+    /// What differs between results.
+    struct Comparison {
+        std::string verdict = {};
+        std::vector<std::string> notes = {}, remarks = {};
+        double rate = 0, interval_confidence = 0;
+        Index tested = 0, significant = 0, untested = 0, equal = 0, undefined = 0, only_in_one = 0;
+        Json differences = {};
     };
     /// What `tsdiag watch` has told of a series.
     struct Watch {
@@ -130,8 +177,7 @@ class RunRecord {
 
     bool has_table(std::string_view file) const;
 
-    /// The fields by their keys, in the order in which runs are described.  What was read comes
-    /// back, but for the claims and the comparisons of `check` and `compare`.
+    /// The fields by their keys, in the order in which runs are described: what was read.
     Json json() const;
 
     Kind kind = Kind::check;
@@ -164,6 +210,11 @@ class RunRecord {
     std::optional<double> confidence = {};
     std::optional<Index> resamples = {}, comparisons = {};
     std::string distribution = {};  ///< of what `tsdiag check` draws
+    Json claims = {};               ///< that it examined
+
+    std::vector<Compared> compared = {};
+    std::vector<Judgement> assertions = {};
+    std::optional<Comparison> comparison = {};  ///< none: a single result
 
     std::string series = {}, unit = "step";                   ///< of a series of checkpoints
     std::optional<std::vector<Checkpoint>> checkpoints = {};  ///< none: a single model

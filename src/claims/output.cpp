@@ -1,5 +1,6 @@
 #include "tsdiag/claim.hpp"
 #include "tsdiag/csv.hpp"
+#include "tsdiag/run_record.hpp"
 
 namespace tsdiag {
 namespace {
@@ -138,12 +139,14 @@ std::vector<ClaimRow> read_claims_csv(std::string_view text, std::string_view so
 }
 
 Json claims_json(std::span<const Examined> examined, const CheckSettings& settings) {
-    Json json;
-    json.set("seed", Json(settings.seed)).set("confidence", settings.confidence);
-    json.set("distribution", name(settings.distribution));
+    RunRecord run;
+    run.seed = settings.seed;
+    run.confidence = settings.confidence;
+    run.distribution = name(settings.distribution);
     Json::Array all;
     for (const Examined& e : examined) all.push_back(claim_json(e));
-    return json.set("claims", std::move(all));
+    run.claims = std::move(all);
+    return run.json();
 }
 
 }  // namespace tsdiag

@@ -164,7 +164,7 @@ std::span<const JsonOutput> json_outputs() {
 void print_json(std::string_view command, const Json& body, bool line) {
     if (!prints_json()) return;
     require_declared(output_of(command), body);
-    Json whole = described(Json::Object{});
+    Json whole = described(RunRecord());
     whole.set("output", std::string(command)).set("version", json_version);
     for (const auto& [key, value] : body.object()) whole.set(key, value);
     print_document(whole.dump(line ? -1 : 2) + "\n");

@@ -71,27 +71,20 @@ OutputPlan result_plan(bool force) {
             .force = force};
 }
 
-Json joined(Json run, const Json& more) {
-    for (const auto& [key, value] : more.object()) run.set(key, value);
-    return run;
-}
-
-Json described(const Json& body) {
-    RunRecord run;
+Json described(RunRecord run) {
     run.version = TSDIAG_VERSION;
+    run.command.clear();
     for (const std::string& word : command_line()) run.command.push_back(printable(word));
-    return joined(run.json(), body);
+    return run.json();
 }
 
-void write_description(Json run, const fs::path& folder, const char* name,
+void write_description(RunRecord run, const fs::path& folder, const char* name,
                        const fs::path& tables_folder) {
     const fs::path& from = tables_folder.empty() ? folder : tables_folder;
-    RunRecord digests;
-    digests.tables.emplace();
+    run.tables.emplace();
     for (const char* table : tables)
-        if (const auto digest = sha256_of(from / table))
-            digests.tables->emplace_back(table, *digest);
-    write_atomically(folder / name, joined(std::move(run), digests.json()).dump(2) + "\n");
+        if (const auto digest = sha256_of(from / table)) run.tables->emplace_back(table, *digest);
+    write_atomically(folder / name, run.json().dump(2) + "\n");
 }
 
 ResultWriter::ResultWriter(const fs::path& out, bool force) : folder_(out, result_plan(force)) {}

@@ -14,13 +14,12 @@ namespace tsdiag::cli {
 /// files with `force`.
 OutputPlan result_plan(bool force);
 
-/// `body` after the version and the command line.
-Json described(const Json& body);
-/// `run` with the members of `more`.
-Json joined(Json run, const Json& more);
+/// `run` with the version and the command line.
+Json described(RunRecord run);
 /// Writes run.json or the like into `folder`: `run`, and the digests of the tables in it, or in
 /// `tables_folder`, with which `report` verifies them.
-void write_description(Json run, const std::filesystem::path& folder, const char* name = "run.json",
+void write_description(RunRecord run, const std::filesystem::path& folder,
+                       const char* name = "run.json",
                        const std::filesystem::path& tables_folder = {});
 
 /// A result while it is written: its tables, its page, its description, then all of it at once in

@@ -228,7 +228,7 @@ SeriesPart measured_part(const RunOptions& options, const fs::path& to, const st
         OutputFolder directory(to, part_plan());
         write_atomically(directory.temporary() / "metrics.csv", metrics_csv(part.metrics));
         write_atomically(directory.temporary() / "curves.csv", curves_csv(part.curves));
-        write_description(described(part.run.json()), directory.temporary());
+        write_description(described(part.run), directory.temporary());
         directory.commit();
     } catch (const UsageError&) {
         throw;
@@ -241,8 +241,6 @@ SeriesPart measured_part(const RunOptions& options, const fs::path& to, const st
 Json series_run(const CheckpointSeries& series, const std::vector<SeriesPart>& done,
                 const Table& table) {
     RunRecord run = done.back().run;
-    run.version.clear();  // told anew with the command
-    run.command.clear();
     run.digest.clear();
     run.tables.reset();
     run.model = model_of(series, done);
@@ -264,7 +262,7 @@ Json series_run(const CheckpointSeries& series, const std::vector<SeriesPart>& d
     run.warnings = merged_lines(series, said);
     std::ranges::copy(series.notes, std::back_inserter(run.warnings));
     std::ranges::copy(unequal_lengths(series, done), std::back_inserter(run.warnings));
-    return described(run.json());
+    return described(std::move(run));
 }
 
 }  // namespace tsdiag::cli

@@ -532,18 +532,8 @@ std::string comparison_csv(const Changes& found, std::span<const MeasuredResult>
     return out;
 }
 
-Json comparison_json(const Changes& found) {
+RunRecord::Comparison comparison_record(const Changes& found) {
     const auto number = [](const std::optional<double>& v) { return v ? Json(*v) : Json(); };
-    Json out;
-    out.set("verdict", headline(found));
-    Json::Array notes, remarks_json;
-    for (const std::string& note : found.notes) notes.emplace_back(note);
-    for (const std::string& line : remarks(found)) remarks_json.emplace_back(line);
-    out.set("notes", std::move(notes)).set("remarks", std::move(remarks_json));
-    out.set("rate", found.rate).set("interval_confidence", found.interval_confidence);
-    out.set("tested", Index(found.tested)).set("significant", Index(found.significant));
-    out.set("untested", Index(found.untested)).set("equal", Index(found.equal));
-    out.set("undefined", Index(found.undefined)).set("only_in_one", Index(found.only_in_one));
     Json::Array rows;
     for (const Difference& d : found.differences) {
         Json row;
@@ -556,7 +546,18 @@ Json comparison_json(const Changes& found) {
         row.set("count_a", d.count_a).set("count_b", d.count_b);
         rows.push_back(row.set("outcome", name(d.outcome)).set("note", d.note));
     }
-    return out.set("differences", std::move(rows));
+    return {.verdict = headline(found),
+            .notes = found.notes,
+            .remarks = remarks(found),
+            .rate = found.rate,
+            .interval_confidence = found.interval_confidence,
+            .tested = Index(found.tested),
+            .significant = Index(found.significant),
+            .untested = Index(found.untested),
+            .equal = Index(found.equal),
+            .undefined = Index(found.undefined),
+            .only_in_one = Index(found.only_in_one),
+            .differences = std::move(rows)};
 }
 
 }  // namespace tsdiag

@@ -1,19 +1,10 @@
 #include "tsdiag/run_record.hpp"
 
 #include <algorithm>
-#include <concepts>
-#include <limits>
-#include <type_traits>
+
+#include "tsdiag/fields.hpp"
 
 namespace tsdiag {
-namespace {
-
-// The members of each part of a description, in the order in which they are written.  `io` reads or
-// writes them: `key(name, field, there)` one that is written where `there` holds, `some(name,
-// field)` one that is written unless it is empty.  A number that is not known is null.
-
-template <class T, class Part>
-concept Is = std::same_as<std::remove_const_t<T>, Part>;
 
 void fields(auto& io, Is<RunRecord::Phase> auto& phase) {
     io.key("name", phase.name).key("seconds", phase.seconds).key("peak_memory", phase.peak_memory);
@@ -49,6 +40,46 @@ void fields(auto& io, Is<RunRecord::Input> auto& input) {
 void fields(auto& io, Is<RunRecord::Loss> auto& loss) {
     io.key("name", loss.name).some("classes", loss.classes).some("labels", loss.labels);
     io.some("mask_id", loss.mask_id).key("value", loss.value);
+}
+
+void fields(auto& io, Is<RunRecord::Settings> auto& settings) {
+    using Settings = RunRecord::Settings;
+    io.whole(settings.all).some(Settings::input_name, settings.input);
+    io.some(Settings::mask_name, settings.mask).some(Settings::tolerance_name, settings.tolerance);
+}
+
+void fields(auto& io, Is<RunRecord::Training> auto& train) {
+    io.key("model", train.model).key("config", train.config).key("n_heads", train.heads);
+    io.key("width", train.width).key("ignore", train.ignore).some("map", train.map);
+    io.some("architecture", train.architecture).key("data", train.data);
+    io.key("contents", train.contents).key("loss", train.loss).key("tokens", train.tokens);
+    io.key("batch", train.batch).key("steps", train.steps).key("schedule", train.schedule);
+    io.key("rate", train.rate).key("warmup", train.warmup).key("floor", train.floor);
+    io.some("length", train.length).key("milestones", train.milestones);
+    io.key("factor", train.factor).key("beta1", train.beta1).key("beta2", train.beta2);
+    io.key("eps", train.eps).key("decay", train.decay).key("clip", train.clip);
+    io.key("dropout", train.dropout).key("seed", train.seed).some("draws", train.draws);
+    io.key("eval_every", train.eval_every).key("eval_samples", train.eval_samples);
+    io.key("probe_every", train.probe_every).key("probe_samples", train.probe_samples);
+    io.key("probes", train.probes);
+}
+
+void fields(auto& io, Is<RunRecord::Compared> auto& result) {
+    io.key("letter", result.letter).key("name", result.name).key("model", result.model);
+    io.key("step", result.step).key("tables", result.tables);
+}
+
+void fields(auto& io, Is<RunRecord::Judgement> auto& one) {
+    io.key("holds", one.holds).key("value", one.value).key("sentence", one.sentence);
+}
+
+void fields(auto& io, Is<RunRecord::Comparison> auto& found) {
+    io.key("verdict", found.verdict).key("notes", found.notes).key("remarks", found.remarks);
+    io.key("rate", found.rate).key("interval_confidence", found.interval_confidence);
+    io.key("tested", found.tested).key("significant", found.significant);
+    io.key("untested", found.untested).key("equal", found.equal);
+    io.key("undefined", found.undefined).key("only_in_one", found.only_in_one);
+    io.key("differences", found.differences);
 }
 
 void fields(auto& io, Is<RunRecord::Setting> auto& setting) {
@@ -92,11 +123,14 @@ void fields(auto& io, Is<RunRecord> auto& run) {
     // What measures says that there are no warnings.
     const bool measured = figure || !run.logs.empty() || !run.solver.is_null();
     io.some("tsdiag", run.version).key("command", run.command, !run.version.empty());
+    io.some("compared", run.compared).key("assertions", run.assertions, !run.compared.empty());
+    io.inlined("verdict", run.comparison);
     io.some("logs", run.logs).some("experiment", run.experiment).some("seed", run.seed);
     const auto device = [&] { io.some("device", run.device); };
     if (!figure) device();
     io.some("threads", run.threads).some("dtype", run.dtype);
-    io.key("model", run.model, run.model.described || !run.model.argument.empty());
+    io.key("model", run.model.argument, !run.model.described && !run.model.argument.empty());
+    io.key("model", run.model, run.model.described);
     io.some("parameters", run.parameters);
     io.key("deescalated", run.model.deescalated,
            !run.model.described && !run.model.deescalated.empty());
@@ -113,207 +147,48 @@ void fields(auto& io, Is<RunRecord> auto& run) {
     io.some("digest", run.digest).some("series", run.series);
     io.key("unit", run.unit, run.checkpoints.has_value()).some("checkpoints", run.checkpoints);
     io.key("changes", run.changes, run.checkpoints.has_value()).some("watch", run.watch);
-    io.some("tables", run.tables);
+    io.some("claims", run.claims).some("tables", run.tables);
 }
 
-/// A number or a word, as it stands.
-std::string word(const Json& value) {
-    if (value.is_null()) return {};
-    return value.is_string() ? value.string() : value.dump();
-}
+namespace {
 
-/// Takes the members of an object that are known; a field stays as it is where there is none of its
-/// type.
-class Reader {
-  public:
-    explicit Reader(const Json& from) : from_(from) {}
-
-    template <class T>
-    const Reader& key(const char* name, T& field, bool = true) const {
-        take(from_[name], field);
-        return *this;
-    }
-    template <class T>
-    const Reader& some(const char* name, T& field) const {
-        return key(name, field);
-    }
-
-  private:
-    // Whether `value` is of the type.
-    static bool take(const Json& value, std::string& out) {
-        if (value.is_string()) out = value.string();
-        return value.is_string();
-    }
-    static bool take(const Json& value, Index& out) {
-        if (value.is_integer()) out = value.integer();
-        return value.is_integer();
-    }
-    static bool take(const Json& value, double& out) {
-        if (value.is_number()) out = value.number();
-        return value.is_number();
-    }
-    static bool take(const Json& value, bool& out) {
-        if (value.is_bool()) out = value.boolean();
-        return value.is_bool();
-    }
-    static bool take(const Json& value, Json& out) {
-        out = value;
-        return true;
-    }
-    /// JSON has seeds beyond int64 as doubles.
-    static bool take(const Json& value, std::uint64_t& seed) {
-        if (value.is_integer()) {
-            seed = std::uint64_t(value.integer());
-            return true;
-        }
-        if (!value.is_number() || !(value.number() >= 0)) return false;
-        seed = value.number() < 0x1p64 ? std::uint64_t(value.number())
-                                       : std::numeric_limits<std::uint64_t>::max();
-        return true;
-    }
-    static bool take(const Json& value, std::vector<std::string>& lines) {
-        if (!value.is_array()) return false;
-        for (const Json& line : value.array()) lines.push_back(word(line));
-        return true;
-    }
-    static bool take(const Json& value, std::vector<std::pair<std::string, std::string>>& words) {
-        if (!value.is_object()) return false;
-        for (const auto& [name, one] : value.object()) words.emplace_back(name, word(one));
-        return true;
-    }
-    template <class T>
-    static bool take(const Json& value, std::vector<T>& list) {
-        if (!value.is_array()) return false;
-        for (const Json& one : value.array()) take(one, list.emplace_back());
-        return true;
-    }
-    template <class T>
-    static bool take(const Json& value, std::optional<T>& out) {
-        T held{};
-        if (!take(value, held)) return false;
-        out = std::move(held);
-        return true;
-    }
-    static bool take(const Json& value, RunRecord::Settings& settings) {
-        const Reader asked(settings.all = value);
-        asked.key("input", settings.input).key("tolerance", settings.tolerance);
-        settings.mask = word(value["mask"]);
-        return true;
-    }
-    static bool take(const Json& value, RunRecord::Training& train) {
-        if (!value.is_object()) return false;
-        const Reader asked(train.all = value);
-        asked.key("model", train.model).key("data", train.data).key("contents", train.contents);
-        asked.key("loss", train.loss).key("tokens", train.tokens).key("steps", train.steps);
-        asked.key("probe_every", train.probe_every).key("probe_samples", train.probe_samples);
-        asked.key("seed", train.seed);
-        return true;
-    }
-    static bool take(const Json& value, RunRecord::Model& model) {
-        if (take(value, model.argument)) return true;
-        if (!value.is_object()) return false;
-        model.described = true;
-        const Reader members(value);
-        fields(members, model);
-        if (const Json& blocks = model.spec["blocks"]; blocks.is_array())
-            model.deescalates = std::ranges::any_of(blocks.array(), [](const Json& block) {
-                const Json& tau = block["deesc"];  // learned ones have no number
-                return !tau.is_number() || tau.number() != 0;
-            });
-        return true;
-    }
-    template <class Part>
-    requires std::is_class_v<Part>
-    static bool take(const Json& value, Part& part) {
-        if (!value.is_object()) return false;
-        const Reader members(value);
-        fields(members, part);
-        return true;
-    }
-
-    const Json& from_;
-};
-
-class Writer {
-  public:
-    template <class T>
-    Writer& key(const char* name, const T& field, bool there = true) {
-        if (there) out_.set(name, json_of(field));
-        return *this;
-    }
-    template <class T>
-    Writer& some(const char* name, const T& field) {
-        return key(name, field, !is_empty(field));
-    }
-
-    template <class Part>
-    static Json members(const Part& part) {
-        Writer io;
-        fields(io, part);
-        return std::move(io.out_);
-    }
-
-  private:
-    template <class Part>
-    static Json json_of(const Part& part) {
-        return members(part);
-    }
-    template <class T>
-    requires std::is_convertible_v<const T&, Json>
-    static Json json_of(const T& value) { return value; }
-    template <class T>
-    static Json json_of(const std::vector<T>& list) {
-        Json::Array all;
-        for (const T& one : list) all.push_back(json_of(one));
-        return all;
-    }
-    template <class T>
-    static Json json_of(const std::optional<T>& value) {
-        return value ? json_of(*value) : Json();
-    }
-    static Json json_of(const std::vector<std::pair<std::string, std::string>>& words) {
-        return Json::Object(words.begin(), words.end());
-    }
-    static Json json_of(const RunRecord::Settings& settings) { return settings.all; }
-    static Json json_of(const RunRecord::Training& train) { return train.all; }
-    static Json json_of(const RunRecord::Model& model) {
-        return model.described ? members(model) : Json(model.argument);
-    }
-
-    template <class T>
-    static bool is_empty(const T& field) {
-        if constexpr (requires { field.has_value(); })
-            return !field.has_value();
-        else if constexpr (requires { field.is_null(); })
-            return field.is_null();
-        else
-            return field.empty();
-    }
-
-    Json out_ = Json::Object{};
-};
-
-RunRecord::Kind kind_of(const RunRecord& run, const Json& json) {
+RunRecord::Kind kind_of(const RunRecord& run) {
     using enum RunRecord::Kind;
     if (!run.logs.empty()) return gradients;
     if (!run.experiment.empty()) return figure;
-    if (json.contains("compared")) return compare;
+    if (!run.compared.empty()) return compare;
     if (run.train) return train;
     return run.has_table("metrics.csv") ? probe : check;
 }
 
 }  // namespace
 
-Json RunRecord::Setting::json() const { return Writer::members(*this); }
+Json RunRecord::Setting::json() const { return fields_json(*this); }
 
-Json RunRecord::Alarm::json() const { return Writer::members(*this); }
+Json RunRecord::Training::json() const { return fields_json(*this); }
 
-Json RunRecord::json() const { return Writer::members(*this); }
+RunRecord::Training RunRecord::Training::of(const Json& json, std::string_view source) {
+    return read_fields<Training>(json, source);
+}
+
+Json RunRecord::Alarm::json() const { return fields_json(*this); }
+
+RunRecord::Alarm RunRecord::Alarm::of(const Json& json, std::string_view source) {
+    return read_fields<Alarm>(json, source);
+}
+
+Json RunRecord::json() const { return fields_json(*this); }
 
 RunRecord::RunRecord(const Json& json) {
-    Reader run(json);
+    FieldReader run(json);
     fields(run, *this);
-    kind = kind_of(*this, json);
+    model.described = json["model"].is_object();
+    kind = kind_of(*this);
+    if (const Json& blocks = model.spec["blocks"]; blocks.is_array())
+        model.deescalates = std::ranges::any_of(blocks.array(), [](const Json& block) {
+            const Json& tau = block["deesc"];  // learned ones have no number
+            return !tau.is_number() || tau.number() != 0;
+        });
     if (schema.is_array())
         for (const Json& metric : schema.array())
             if (metric["name"].is_string() && metric["definition"].is_string())

@@ -13,6 +13,7 @@ namespace fs = std::filesystem;
 using Options = RunOptions;
 using Resolved = ResolvedSettings;
 using Given = std::optional<Json>;
+using Names = RunRecord::Settings;  // of those that readers of run.json take
 
 template <class T>
 Json or_null(const std::optional<T>& value) {
@@ -89,7 +90,9 @@ const Setting settings_of_runs[] = {
     {.name = "map",
      .value = TSDIAG_VALUE(unless_empty(o.subject.map)),
      .files = TSDIAG_FILES(named(o.subject.map))},
-    {.name = "input", .value = TSDIAG_VALUE(o.input), .files = TSDIAG_FILES(named(o.input))},
+    {.name = Names::input_name,
+     .value = TSDIAG_VALUE(o.input),
+     .files = TSDIAG_FILES(named(o.input))},
     {.name = "text", .value = TSDIAG_VALUE(unless_empty(o.text))},
     {.name = "text_file",
      .value = TSDIAG_VALUE(unless_empty(o.text_file)),
@@ -117,7 +120,7 @@ const Setting settings_of_runs[] = {
     {.name = "labels",
      .value = TSDIAG_VALUE(o.loss.empty() ? Given() : Given(o.labels)),
      .files = TSDIAG_FILES(named(o.labels))},
-    {.name = "mask", .value = TSDIAG_VALUE(o.mask), .files = TSDIAG_FILES(named(o.mask))},
+    {.name = Names::mask_name, .value = TSDIAG_VALUE(o.mask), .files = TSDIAG_FILES(named(o.mask))},
     {.name = "layers",
      .value = [](const Options& o, const Resolved& r) -> Given { return layers_of(o, r); }},
     {.name = "heads", .value = TSDIAG_VALUE(heads_of(o))},
@@ -135,7 +138,7 @@ const Setting settings_of_runs[] = {
                  const Resolved& r) -> Given { return r.batch > 0 ? Given(r.batch) : Given(); },
      .decides = false},
     {.name = "allow_nonfinite", .value = TSDIAG_VALUE(o.allow_nonfinite)},
-    {.name = "tolerance", .value = TSDIAG_VALUE(o.tolerance)},
+    {.name = Names::tolerance_name, .value = TSDIAG_VALUE(o.tolerance)},
     {.name = "spectra", .value = TSDIAG_VALUE(o.spectra)},
     {.name = "cross_check", .value = TSDIAG_VALUE(o.cross_check)},
     {.name = "attention", .value = TSDIAG_VALUE(of_trace(o, o.trace.attention))},

@@ -16,14 +16,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::uint64_t rounded = std::uint64_t(1)
+                                  << 63;  // from here on, JSON has seeds as doubles
+
 /// The settings of the training in `directory`, where there is one.
 std::optional<RunRecord::Training> settings_of(const fs::path& directory) {
     if (const Index step = training::RunFolder(directory).last_saved(); step >= 0) {
         const fs::path checkpoint = directory / "checkpoints" / fmt::format("step-{}", step);
         const training::State state(checkpoint / training::state_file);
-        RunRecord run;
-        run.train = RunRecord::Training{.all = state.notes().identity};
-        return RunRecord(run.json()).train;
+        return state.notes().identity;
     }
     const fs::path description = directory / "run.json";
     if (!fs::exists(description)) return std::nullopt;
@@ -63,9 +64,10 @@ std::optional<OwnInput> held_out_input(const fs::path& model) {
     if (training::digest_of_file(name) != settings->contents)
         throw refusal("which has changed since");
 
-    if (!settings->seed) throw refusal("but its state does not contain the full seed");
+    if (settings->seed.value_or(rounded) >= rounded)
+        throw refusal("but its state does not contain the full seed");
     if (!settings->tokens) throw refusal("but its state does not contain the length of a sample");
-    const auto seed = std::uint64_t(*settings->seed);
+    const std::uint64_t seed = *settings->seed;
     const Rng rng = Rng(seed).fork("train").fork("data");
     OwnInput out;
     out.kind = "held out";

@@ -190,7 +190,7 @@ PlainPage training_page(const TrainResult& result) {
                   {"device", run.device},
                   {"threads", run.threads ? std::to_string(*run.threads) : ""}};
     if (run.train)
-        for (const auto& [key, value] : run.train->all.object())
+        for (const auto& [key, value] : run.train->json().object())
             if (std::string text = fact(value); !text.empty())
                 page.facts.emplace_back(key, std::move(text));
     page.files = {{"steps.csv", "loss, gradient norm and learning rate of every step"},

@@ -20,15 +20,18 @@ OutputPlan checkpoint_plan() {
             .force = true};
 }
 
-void require_same(const fs::path& directory, const Json& then, const Json& now) {
-    const std::string kind = "architecture";  // absent from older states
-    if (!then[kind].is_null() && then[kind].string() != now[kind].string())
+void require_same(const fs::path& directory, RunRecord::Training then,
+                  const RunRecord::Training& now) {
+    if (!then.architecture.empty() && then.architecture != now.architecture)
         throw UsageError(fmt::format("--resume: {} was trained with another configuration of {}.",
-                                     directory.string(), now["model"].string()));
-    for (const auto& [key, value] : now.object())
-        if (key != kind && then[key].dump() != value.dump())
+                                     directory.string(), now.model));
+    then.architecture = now.architecture;
+    const Json before = then.json(), after = now.json();
+    for (const auto& [key, value] : after.object())
+        if (before[key].dump() != value.dump())
             throw UsageError(fmt::format("--resume: {} was trained with {} {}, but now it is {}.",
-                                         directory.string(), key, then[key].dump(), value.dump()));
+                                         directory.string(), key, before[key].dump(),
+                                         value.dump()));
 }
 
 /// Renames a state from which no run can be resumed, so that a new one can take its name.
@@ -88,8 +91,9 @@ void RunFolder::begin(const Json& words) {
     log_.open(directory_, Log::empty_marks(), Table());
 }
 
-Index RunFolder::resume(const Json& identity, Parameters& parameters, Optimiser& optimiser,
-                        TrainResult& result, std::vector<std::string>& notes) {
+Index RunFolder::resume(const RunRecord::Training& identity, Parameters& parameters,
+                        Optimiser& optimiser, TrainResult& result,
+                        std::vector<std::string>& notes) {
     lock_.emplace(directory_);
     finish_output(directory_ / "checkpoints");
     std::vector<Index> steps = saved_steps();
@@ -140,7 +144,7 @@ void RunFolder::set_marks(const LogMarks& marks, const std::string& file,
 }
 
 std::string RunFolder::save(Index step, const ModelSpec& spec, const Parameters& parameters,
-                            const Optimiser& optimiser, const Json& identity) {
+                            const Optimiser& optimiser, const RunRecord::Training& identity) {
     if (directory_.empty()) return {};
     const LogMarks marks = log_.sync();
     OutputFolder folder(checkpoint(step), checkpoint_plan());

@@ -22,7 +22,7 @@ class RunFolder {
     /// Resumes from the last checkpoint whose state and logs are complete; truncates the logs to
     /// it. Returns its step; `notes`: what is wrong with later ones.  Throws `UsageError` where
     /// there is none, or where the settings of the run differ from `identity`.
-    Index resume(const Json& identity, Parameters& parameters, Optimiser& optimiser,
+    Index resume(const RunRecord::Training& identity, Parameters& parameters, Optimiser& optimiser,
                  TrainResult& result, std::vector<std::string>& notes);
 
     template <class Row>
@@ -33,7 +33,7 @@ class RunFolder {
     /// logs are synced first, the folder appears atomically, and of the earlier states one is kept.
     /// Returns why there is no model, or nothing.
     std::string save(Index step, const ModelSpec& spec, const Parameters& parameters,
-                     const Optimiser& optimiser, const Json& identity);
+                     const Optimiser& optimiser, const RunRecord::Training& identity);
     /// Closes the logs, which are complete.
     void finish();
 

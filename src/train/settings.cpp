@@ -81,39 +81,50 @@ void require_memory(const ModelSpec& spec, Index tokens, Index samples, const Ba
             backend.host_memory() ? "machine" : "device", most / gib));
 }
 
-Json identity_of(const TrainOptions& o, const ModelSpec& spec, const std::string& loss,
-                 const std::string& contents, Index tokens) {
-    Json::Array milestones(o.schedule.milestones.begin(), o.schedule.milestones.end());
-    const std::set<std::string> names(o.subject.ignore.begin(), o.subject.ignore.end());
-    Json::Array ignored(names.begin(), names.end());  // sorted: their order does not matter
-    Json::Array probes(o.probes.begin(), o.probes.end());
-    Json out;
-    out.set("model", o.subject.model);
-    // null where not given, as in older states
-    out.set("config", o.subject.config.empty() ? Json() : Json(o.subject.config));
-    out.set("n_heads", o.subject.heads ? Json(*o.subject.heads) : Json());
-    out.set("width", o.subject.width ? Json(*o.subject.width) : Json());
-    out.set("ignore", ignored.empty() ? Json() : Json(std::move(ignored)));
-    if (!o.subject.map.empty()) out.set("map", o.subject.map);
-    out.set("architecture", sha256(spec.computation().dump()));
-    out.set("data", o.data).set("contents", contents).set("loss", loss);
-    out.set("tokens", tokens).set("batch", o.batch).set("steps", o.steps);
-    out.set("schedule", std::string(name(o.schedule.kind))).set("rate", o.schedule.rate);
-    out.set("warmup", o.schedule.warmup).set("floor", o.schedule.floor);
-    if (o.schedule.length > 0) out.set("length", o.schedule.length);
-    out.set("milestones", std::move(milestones)).set("factor", o.schedule.factor);
-    out.set("beta1", o.adam.beta1).set("beta2", o.adam.beta2).set("eps", o.adam.eps);
-    out.set("decay", o.adam.decay).set("clip", o.clip).set("dropout", o.dropout);
-    out.set("seed", Json(o.seed));
+RunRecord::Training identity_of(const TrainOptions& o, const ModelSpec& spec,
+                                const std::string& loss, const std::string& contents,
+                                Index tokens) {
+    RunRecord::Training out;
+    out.model = o.subject.model;
+    if (!o.subject.config.empty()) out.config = o.subject.config;
+    out.heads = o.subject.heads;
+    out.width = o.subject.width;
+    const std::set<std::string> ignored(o.subject.ignore.begin(), o.subject.ignore.end());
+    if (!ignored.empty()) out.ignore.emplace(ignored.begin(), ignored.end());  // in one order
+    out.map = o.subject.map;
+    out.architecture = sha256(spec.computation().dump());
+    out.data = o.data;
+    out.contents = contents;
+    out.loss = loss;
+    out.tokens = tokens;
+    out.batch = o.batch;
+    out.steps = o.steps;
+    out.schedule = name(o.schedule.kind);
+    out.rate = o.schedule.rate;
+    out.warmup = o.schedule.warmup;
+    out.floor = o.schedule.floor;
+    if (o.schedule.length > 0) out.length = o.schedule.length;
+    out.milestones = o.schedule.milestones;
+    out.factor = o.schedule.factor;
+    out.beta1 = o.adam.beta1;
+    out.beta2 = o.adam.beta2;
+    out.eps = o.adam.eps;
+    out.decay = o.adam.decay;
+    out.clip = o.clip;
+    out.dropout = o.dropout;
+    out.seed = o.seed;
     // Older states, which lack it, go on from other draws.
     if (spec.provenance.draws)
-        out.set("draws", fmt::format("of seed {} after {} updates", spec.provenance.draws->seed,
-                                     spec.provenance.draws->updates));
+        out.draws = fmt::format("of seed {} after {} updates", spec.provenance.draws->seed,
+                                spec.provenance.draws->updates);
     else if (spec.draws_at_random())
-        out.set("draws", "by seed and update");
-    out.set("eval_every", o.eval_every).set("eval_samples", o.eval_samples);
-    out.set("probe_every", o.probe_every).set("probe_samples", o.probe_samples);
-    return std::move(out.set("probes", std::move(probes)));
+        out.draws = "by seed and update";
+    out.eval_every = o.eval_every;
+    out.eval_samples = o.eval_samples;
+    out.probe_every = o.probe_every;
+    out.probe_samples = o.probe_samples;
+    out.probes = o.probes;
+    return out;
 }
 
 }  // namespace tsdiag::training

@@ -1,4 +1,5 @@
 #pragma once
+#include "tsdiag/run_record.hpp"
 #include "tsdiag/train.hpp"
 
 /// Checks of the training settings, before anything is drawn or written.
@@ -16,7 +17,7 @@ Index samples_together(const ModelSpec& spec, Index tokens, Index batch, const B
 void require_memory(const ModelSpec& spec, Index tokens, Index samples, const Backend& backend);
 
 /// The settings that must be equal for a run to be resumed.  `contents`: a digest of the data.
-Json identity_of(const TrainOptions& options, const ModelSpec& spec, const std::string& loss,
-                 const std::string& contents, Index tokens);
+RunRecord::Training identity_of(const TrainOptions& options, const ModelSpec& spec,
+                                const std::string& loss, const std::string& contents, Index tokens);
 
 }  // namespace tsdiag::training

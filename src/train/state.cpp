@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tsdiag/error.hpp"
+#include "tsdiag/fields.hpp"
 #include "tsdiag/parallel.hpp"
 
 namespace tsdiag::training {
@@ -51,20 +52,42 @@ std::string lines_of(std::vector<Bytes> tensors) {
     return std::accumulate(lines.begin(), lines.end(), std::string());
 }
 
+struct Mark {
+    std::uint64_t bytes = 0;
+    std::string digest = {};
+};
+
+void fields(auto& io, Is<Mark> auto& mark) {
+    io.key("bytes", mark.bytes).key("sha256", mark.digest);
+}
+
 Json json_of(const LogMarks& marks) {
     Json out;
     for (const auto& [name, mark] : marks)
-        out.set(name, Json(Json::Object{{"bytes", Json(*mark.grows)}, {"sha256", mark.digest}}));
+        out.set(name, fields_json(Mark{*mark.grows, mark.digest}));
     return out;
 }
 
-LogMarks marks_of(const Json& json) {
+LogMarks marks_of(const Json& json, const fs::path& file) {
     LogMarks out;
     for (const char* name : Log::files()) {
-        const Json& mark = json[name];
-        out[name] = {mark["sha256"].string(), std::uint64_t(mark["bytes"].integer())};
+        const auto mark =
+            read_fields<Mark>(json[name], fmt::format("{} ({})", file.string(), name));
+        out[name] = {mark.digest, mark.bytes};
     }
     return out;
+}
+
+/// The metadata of the file: `training` and `logs` are JSON, `tensors` lines.
+struct Metadata {
+    std::string training = {}, logs = {}, tensors = {}, sha256 = {};
+
+    std::string digest() const { return tsdiag::sha256(training + "\n" + logs + "\n" + tensors); }
+};
+
+void fields(auto& io, Is<Metadata> auto& said) {
+    io.key("training", said.training).key("logs", said.logs).key("tensors", said.tensors);
+    io.key("sha256", said.sha256);
 }
 
 std::set<std::string> split_lines(const std::string& text) {
@@ -96,23 +119,16 @@ void write_state(const fs::path& file, const Parameters& parameters, const Optim
     std::vector<Bytes> tensors;
     for (const NamedArray& a : arrays.all())
         tensors.push_back({a.name, a.shape, std::as_bytes(a.f32)});
-    const std::string identity = notes.identity.dump(), logs = json_of(notes.logs).dump(),
-                      lines = lines_of(std::move(tensors));
-    Json metadata;
-    metadata.set("training", identity).set("logs", logs).set("tensors", lines);
-    metadata.set("sha256", sha256(identity + "\n" + logs + "\n" + lines));
-    write_safetensors(file, arrays.all(), metadata);
+    Metadata said{.training = notes.identity.json().dump(),
+                  .logs = json_of(notes.logs).dump(),
+                  .tensors = lines_of(std::move(tensors))};
+    said.sha256 = said.digest();
+    write_safetensors(file, arrays.all(), fields_json(said));
 }
 
 State::State(const fs::path& file) : file_(file), state_(open_checkpoint(file)) {
-    const auto text = [&](const char* key) -> const std::string& {
-        const Json& value = state_->metadata()[key];
-        if (!value.is_string())
-            throw FormatError(fmt::format("{}: contains no training state.", file.string()));
-        return value.string();
-    };
-    const std::string& lines = text("tensors");
-    if (sha256(text("training") + "\n" + text("logs") + "\n" + lines) != text("sha256"))
+    const auto said = read_fields<Metadata>(state_->metadata(), file.string());
+    if (said.digest() != said.sha256)
         throw FormatError(fmt::format("{}: is damaged (its notes).", file.string()));
     std::vector<Bytes> tensors;
     for (const std::string& name : state_->names()) {
@@ -122,11 +138,12 @@ State::State(const fs::path& file) : file_(file), state_(open_checkpoint(file)) 
                                           raw.dtype_name));
         tensors.push_back({name, raw.shape, std::as_bytes(*as_is<float>(raw))});
     }
-    if (const std::string found = lines_of(std::move(tensors)); found != lines)
+    if (const std::string found = lines_of(std::move(tensors)); found != said.tensors)
         throw FormatError(fmt::format("{}: is damaged ('{}' is not what was written).",
-                                      file.string(), first_difference(lines, found)));
-    notes_.identity = Json::parse(text("training"), file.string());
-    notes_.logs = marks_of(Json::parse(text("logs"), file.string()));
+                                      file.string(), first_difference(said.tensors, found)));
+    notes_.identity =
+        RunRecord::Training::of(Json::parse(said.training, file.string()), file.string());
+    notes_.logs = marks_of(Json::parse(said.logs, file.string()), file);
 }
 
 void State::restore(Parameters& parameters, Optimiser& optimiser) const {

@@ -3,6 +3,7 @@
 
 #include "log.hpp"
 #include "optimiser.hpp"
+#include "tsdiag/run_record.hpp"
 
 /// The training state of a checkpoint: training.safetensors beside the model.
 namespace tsdiag::training {
@@ -11,7 +12,7 @@ constexpr const char* state_file = "training.safetensors";
 
 /// The contents of a state besides parameters and moments.
 struct StateNotes {
-    Json identity;  ///< must be equal for the run to be resumed
+    RunRecord::Training identity;  ///< must be equal for the run to be resumed
     LogMarks logs;
 };
 

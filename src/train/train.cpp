@@ -416,7 +416,9 @@ class Training {
         result_.evaluations.push_back(row);
     }
 
-    Json identity() const { return identity_of(options_, spec_, loss_, contents_, fit_.tokens); }
+    RunRecord::Training identity() const {
+        return identity_of(options_, spec_, loss_, contents_, fit_.tokens);
+    }
 
     void describe() {
         Index count = 0;
@@ -430,7 +432,7 @@ class Training {
         record_.model.deescalated = subject_.deescalated();
         record_.parameters = count;
         record_.samples = data_->description();
-        record_.train = RunRecord::Training{.all = identity()};
+        record_.train = identity();
         record_.guess = guess();
         for (const std::string& line : spec_.provenance.warnings) warn(line);
         for (const std::string& line : remarks_on_attention(spec_, fit_.tokens)) warn(line);

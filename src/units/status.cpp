@@ -5,7 +5,6 @@
 #include "layout.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/file.hpp"
-#include "tsdiag/json.hpp"
 #include "units_file.hpp"
 
 namespace tsdiag {
@@ -23,23 +22,18 @@ std::vector<fs::path> sorted_entries(const fs::path& folder) {
     return out;
 }
 
-Json json_of(const fs::path& file) { return file_json(file, "a description of a job"); }
+template <class Record>
+Record record_in(const fs::path& file) {
+    return read_fields<Record>(file_json(file, "a description of a job"), file.string());
+}
 
 /// What a worker says of itself; its stages go to `stages`.
 WorkerStatus worker_of(const fs::path& file, std::map<Index, Index>& stages) {
-    const Json json = json_of(file);
-    const auto now = std::chrono::system_clock::now().time_since_epoch();
-    WorkerStatus worker;
-    worker.host = json["host"].string();
-    worker.state = json["state"].string();
-    worker.pid = json["pid"].integer();
-    worker.units = json["units"].integer();
-    worker.threads = std::max<Index>(1, json["threads"].integer());
-    worker.busy = json["busy"].number();
-    worker.age = std::chrono::duration<double>(now).count() - json["time"].number();
-    for (const Json& stage : json["stages"].array())
-        if (stage.array().size() == 2)
-            stages[stage.array()[0].integer()] = stage.array()[1].integer();
+    auto worker = record_in<WorkerFile>(file);
+    worker.threads = std::max<Index>(1, worker.threads);
+    worker.age = seconds_now() - worker.time;
+    for (const std::vector<Index>& stage : worker.stages)
+        if (stage.size() == 2) stages[stage[0]] = stage[1];
     return worker;
 }
 
@@ -75,6 +69,11 @@ JobStatus status_of(const JobFile& job) {
 
 }  // namespace
 
+double seconds_now() {
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    return std::chrono::duration<double>(now).count();
+}
+
 bool is_of_a_job(const fs::path& file) {
     const std::string name = file.filename().string();
     return name == job_file || file.extension() == file_ending ||
@@ -87,14 +86,8 @@ std::vector<JobFile> jobs_in(const fs::path& folder) {
         std::error_code failed;
         if (!fs::is_regular_file(one / job_file, failed)) continue;
         try {
-            const Json json = json_of(one / job_file);
-            JobFile job{one,
-                        {},
-                        json["directory"].string(),
-                        json["settings"].string(),
-                        json["numerics"].string()};
-            for (const Json& word : json["command"].array()) job.words.push_back(word.string());
-            jobs.push_back(std::move(job));
+            jobs.push_back(record_in<JobFile>(one / job_file));
+            jobs.back().folder = one;
         } catch (const FormatError&) {
         }
     }

@@ -9,7 +9,6 @@
 #include "tsdiag/backend.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/file.hpp"
-#include "tsdiag/json.hpp"
 #include "tsdiag/output.hpp"
 #include "units_file.hpp"
 
@@ -198,12 +197,11 @@ void UnitStore::make_folder() {
     constexpr int most_removals = 100;
     std::error_code failed;
     if (made_ && fs::exists(folder_ / units::job_file, failed)) return;
-    Json job;
-    Json::Array words;
-    for (const std::string& word : title_.words) words.emplace_back(word);
-    job.set("tsdiag", TSDIAG_VERSION).set("command", std::move(words));
-    job.set("directory", fs::current_path(failed).string());
-    job.set("settings", title_.settings_digest()).set("numerics", title_.numerics);
+    const units::JobFile job{.version = TSDIAG_VERSION,
+                             .words = title_.words,
+                             .directory = fs::current_path(failed).string(),
+                             .settings = title_.settings_digest(),
+                             .numerics = title_.numerics};
     // Under a name of its own first: processes of other machines may write it, too.
     const fs::path own = folder_ / (worker_ + ".tmp");
     for (int removals = 0;; ++removals) {
@@ -214,7 +212,7 @@ void UnitStore::make_folder() {
                                     folder_.string(), failed.message()));
         if (removed) continue;
         try {
-            write_atomically(own, job.dump(2) + "\n");
+            write_atomically(own, fields_json(job).dump(2) + "\n");
             break;
         } catch (const Error&) {
             if (fs::exists(folder_, failed) || removals == most_removals) throw;
@@ -252,20 +250,19 @@ void UnitStore::write_pending() {
 }
 
 void UnitStore::write_worker(std::string_view state) {
-    Json worker;
-    Json::Array stages;
-    for (const auto& [stage, count] : stages_) {
-        Json one;
-        stages.push_back(one.push(stage).push(count));
-    }
-    const auto now = std::chrono::system_clock::now().time_since_epoch();
-    worker.set("host", host_name()).set("pid", Index(getpid())).set("state", state);
-    worker.set("units", computed_).set("busy", busy_).set("threads", Index(omp_get_max_threads()));
-    worker.set("time", std::chrono::duration<double>(now).count());
-    worker.set("stages", std::move(stages));
+    units::WorkerFile worker;
+    worker.host = host_name();
+    worker.state = state;
+    worker.pid = getpid();
+    worker.units = computed_;
+    worker.threads = omp_get_max_threads();
+    worker.busy = busy_;
+    worker.time = units::seconds_now();
+    for (const auto& [stage, count] : stages_) worker.stages.push_back({stage, count});
     unless_given_up([&] {
         make_folder();
-        write_atomically(folder_ / (worker_ + units::worker_ending), worker.dump() + "\n");
+        write_atomically(folder_ / (worker_ + units::worker_ending),
+                         fields_json(worker).dump() + "\n");
     });
 }
 

@@ -1,6 +1,6 @@
 # Tests that run the program itself.
 if(TARGET tsdiag_program)
-    tsdiag_tests(cli PARTS core output units checkpoint export)
+    tsdiag_tests(cli PARTS core results output units checkpoint export)
     if(TARGET cli_tests)
         tsdiag_place(program_file $<TARGET_FILE:tsdiag_program>)
         add_dependencies(cli_tests tsdiag_program)

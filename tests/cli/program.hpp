@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -122,9 +123,15 @@ class Running {
     pid_t child_ = -1;
 };
 
+/// Called with the folder of each run of `tsdiag` below, and the time at which it began.
+inline std::function<void(const std::filesystem::path&, std::filesystem::file_time_type)> after_run;
+
 inline Finished tsdiag(const TemporaryDirectory& folder, std::vector<std::string> words,
                        std::vector<std::string> environment = {}) {
-    return Running(folder.path(), std::move(words), std::move(environment)).wait();
+    const auto begin = std::filesystem::file_time_type::clock::now();
+    Finished done = Running(folder.path(), std::move(words), std::move(environment)).wait();
+    if (after_run) after_run(folder.path(), begin);
+    return done;
 }
 
 /// One sentence for the user: one line, named, with an end.

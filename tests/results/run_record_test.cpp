@@ -9,6 +9,7 @@
 
 #include "support/files.hpp"
 #include "support/places.hpp"
+#include "tsdiag/error.hpp"
 
 namespace tsdiag {
 namespace {
@@ -66,11 +67,12 @@ TEST(RunRecord, OfATrainingHasItsSettings) {
     EXPECT_EQ(run.train->model, run.model.argument);
     EXPECT_EQ(run.train->data, "copy:4");
     EXPECT_EQ(run.train->steps, 2);
-    EXPECT_EQ(run.train->tokens, run.train->all["tokens"].integer());
-    EXPECT_EQ(run.train->loss, run.train->all["loss"].string());
-    EXPECT_EQ(run.train->seed, run.train->all["seed"].integer());
-    EXPECT_EQ(run.train->probe_every, run.train->all["probe_every"].integer());
-    EXPECT_EQ(run.train->all["clip"].number(), 1);
+    EXPECT_EQ(run.train->tokens, 8);
+    EXPECT_EQ(run.train->loss, "lm");
+    EXPECT_EQ(run.train->seed, 0u);
+    EXPECT_EQ(run.train->probe_every, 0);
+    EXPECT_EQ(run.train->clip, 1);
+    EXPECT_FALSE(run.train->config || run.train->ignore || run.train->length);
     EXPECT_EQ(run.parameters, 1144);
     EXPECT_FALSE(run.model.described);
 }
@@ -156,7 +158,14 @@ const char* const full[] = {
         "tables": {}})",
     R"({"seed": 0, "device": "cpu", "threads": 1, "dtype": "float32", "model": "random:a",
         "parameters": 9, "deescalated": "random:a,deesc", "samples": "digits",
-        "train": {"model": "random:a", "seed": 0, "clip": 1.0}, "guess": 0.5,
+        "train": {"model": "random:a", "config": "c", "n_heads": 2, "width": 8,
+                  "ignore": ["x.*"], "map": "m", "architecture": "ab", "data": "copy:4",
+                  "contents": "cd", "loss": "lm", "tokens": 8, "batch": 2, "steps": 3,
+                  "schedule": "multistep", "rate": 0.001, "warmup": 1, "floor": 0.0, "length": 9,
+                  "milestones": [1, 2], "factor": 0.1, "beta1": 0.9, "beta2": 0.999, "eps": 1e-08,
+                  "decay": 0.0, "clip": 1.0, "dropout": 0.0, "seed": 18446744073709551615,
+                  "draws": "by seed and update", "eval_every": 1, "eval_samples": 64,
+                  "probe_every": 2, "probe_samples": 1, "probes": ["core"]}, "guess": 0.5,
         "shortages": ["halved"], "warnings": ["a line"]})",
     R"({"experiment": "devil.fig1", "seed": 0, "threads": 1,
         "setting": {"scale": "quick", "model": "m", "data": "d", "keys": {"trials": "2"}},
@@ -167,7 +176,20 @@ const char* const full[] = {
                  {"model": "b", "source": "b", "series": "g", "count": 9, "order": 1, "window": 5,
                   "first_step": 1, "last_step": 9, "drift": 0.25, "notes": ["a line"]}],
         "seed": 0, "confidence": 0.95, "resamples": 2000, "comparisons": 1,
-        "settings": {"column": "", "to": null}, "warnings": []})"};
+        "settings": {"column": "", "to": null}, "warnings": []})",
+    R"({"compared": [{"letter": "A", "name": "a@2", "model": "m", "step": 2,
+                      "tables": {"metrics.csv": "01"}},
+                     {"letter": "B", "name": "b", "model": "m", "step": null, "tables": {}}],
+        "assertions": [{"holds": true, "value": 0.5, "sentence": "It holds."},
+                       {"holds": false, "value": null, "sentence": "It fails."}],
+        "verdict": "No change.", "notes": [], "remarks": ["a line"], "rate": 0.05,
+        "interval_confidence": 0.95, "tested": 1, "significant": 0, "untested": 2, "equal": 3,
+        "undefined": 4, "only_in_one": 5, "differences": [{"where": "t_sim@out:0"}],
+        "tables": {"compare.csv": "01"}})",
+    R"({"compared": [{"letter": "A", "name": "a", "model": "m", "step": null, "tables": {}}],
+        "assertions": []})",
+    R"({"seed": 0, "confidence": 0.95, "distribution": "gaussian",
+        "claims": [{"name": "devil.eq59"}], "tables": {"claims.csv": "01"}})"};
 
 TEST(RunRecord, WritesEveryMemberThatItReads) {
     for (const char* text : full)
@@ -244,6 +266,50 @@ TEST(RunRecord, LeavesOutWhatHasAnotherType) {
     EXPECT_THAT(run.warnings, ElementsAre("a", "3"));
     EXPECT_TRUE(run.logs.empty() && !run.checkpoints && run.changes.empty());
     EXPECT_EQ(RunRecord().json().dump(), "{}");
+}
+
+template <class Read>
+std::string refusal(Read read) {
+    try {
+        read();
+    } catch (const FormatError& error) {
+        return error.what();
+    }
+    return {};
+}
+
+/// A state from which a training goes on has each of its settings.
+TEST(RunRecord, OfATrainingNamesTheSettingThatIsMissing) {
+    const Json settings = Json::parse(written("train"), "run.json")["train"];
+    const auto said = [](const Json& json) {
+        return refusal([&] { RunRecord::Training::of(json, "state"); });
+    };
+    EXPECT_EQ(said(settings), "");
+    for (const auto& [left_out, value] : settings.object()) {
+        Json fewer = Json::Object{}, other = settings;
+        for (const auto& [name, one] : settings.object())
+            if (name != left_out) fewer.set(name, one);
+        const std::string missing = said(fewer);
+        EXPECT_TRUE(missing.empty() || missing.starts_with("state: has no member '" + left_out))
+            << missing;
+        other.set(left_out, true);
+        EXPECT_THAT(said(other),
+                    testing::MatchesRegex("state: has .* in member '" + left_out + "', .*"));
+    }
+    Json fewer = Json::Object{};
+    EXPECT_EQ(said(fewer.set("data", "copy")),
+              "state: has no member 'model'; another version may have written it.");
+}
+
+TEST(RunRecord, OfAnAlarmNamesTheMemberThatIsMissing) {
+    Json alarm;
+    alarm.set("kind", "change").set("number", "t_sim").set("step", 4);
+    const auto said = [&] { return refusal([&] { RunRecord::Alarm::of(alarm, "alarms.json"); }); };
+    EXPECT_TRUE(said().starts_with("alarms.json: has no member 'sentence'")) << said();
+    alarm.set("sentence", "It rose.");
+    EXPECT_EQ(RunRecord::Alarm::of(alarm, "alarms.json").json().dump(), alarm.dump());
+    alarm.set("step", "4");
+    EXPECT_EQ(said(), "alarms.json: has a string (\"4\") in member 'step', expected an integer.");
 }
 
 TEST(RunRecord, KnowsABlockThatSubtractsTheMean) {

@@ -8,6 +8,7 @@
 #include <set>
 #include <thread>
 
+#include "layout.hpp"
 #include "support/files.hpp"
 #include "tsdiag/error.hpp"
 
@@ -231,6 +232,30 @@ TEST_F(Store, StatusTellsWhatIsDone) {
     EXPECT_LT(jobs[0].workers[0].age, 60);
     // Also from the folder that holds the result.
     EXPECT_EQ(job_status(folder.path()).size(), 1u);
+}
+
+/// What one process says is what another would say again.
+TEST_F(Store, DescriptionsComeBack) {
+    write_three();
+    const auto comes_back = [](auto record, const fs::path& file, int indent) {
+        const std::string text = read_file(file);
+        const Json json = Json::parse(text, file.string());
+        record = read_fields<decltype(record)>(json, file.string());
+        EXPECT_EQ(fields_json(record).dump(indent) + "\n", text) << file;
+        for (const auto& [name, value] : json.object()) {
+            Json other = json;
+            other.set(name, true);
+            try {
+                record = read_fields<decltype(record)>(other, file.string());
+                ADD_FAILURE() << name;
+            } catch (const FormatError& error) {
+                EXPECT_THAT(error.what(), HasSubstr("in member '" + name + "'"));
+            }
+        }
+    };
+    const fs::path worker = files(".worker").at(0);
+    comes_back(units::WorkerFile(), worker, -1);
+    comes_back(units::JobFile(), worker.parent_path() / units::job_file, 2);
 }
 
 TEST_F(Store, MergingWhatIsMissingIsRefused) {

@@ -119,28 +119,21 @@ std::string changes_table(const Changes& changes, bool several) {
     return out;
 }
 
-Json results_json(const std::vector<MeasuredResult>& results) {
-    Json::Array all;
+/// What run.json and --json tell.
+RunRecord record_of(const std::vector<MeasuredResult>& results, const Changes& changes,
+                    const std::vector<Judgement>& judged) {
+    RunRecord out;
     for (std::size_t i = 0; i < results.size(); ++i) {
-        const RunRecord& run = results[i].run;
-        Json one, tables = Json::Object{};
-        for (const auto& [file, digest] : run.tables.value()) tables.set(file, digest);
-        one.set("letter", letter(i)).set("name", results[i].name);
-        one.set("model", run.model.argument);
-        one.set("step", results[i].step >= 0 ? Json(results[i].step) : Json());
-        all.push_back(one.set("tables", std::move(tables)));
+        const MeasuredResult& one = results[i];
+        out.compared.push_back({.letter = letter(i),
+                                .name = one.name,
+                                .model = one.run.model.argument,
+                                .step = one.step >= 0 ? std::optional(one.step) : std::nullopt,
+                                .tables = one.run.tables.value()});
     }
-    return all;
-}
-
-Json judgements_json(const std::vector<Judgement>& judged) {
-    Json::Array all;
-    for (const Judgement& one : judged) {
-        Json out;
-        out.set("holds", one.holds).set("value", one.value ? Json(*one.value) : Json());
-        all.push_back(out.set("sentence", one.sentence));
-    }
-    return all;
+    out.assertions = judged;
+    if (results.size() > 1) out.comparison = comparison_record(changes);
+    return out;
 }
 
 std::vector<Finding> judged_findings(const std::vector<Judgement>& judged) {
@@ -237,11 +230,9 @@ int CompareCommand::run() const {
         for (Judgement& one : judge(assertion, all)) judged.push_back(std::move(one));
     const bool failed = std::ranges::any_of(judged, [](auto& one) { return !one.holds; });
 
-    Json run;
-    run.set("compared", results_json(all)).set("assertions", judgements_json(judged));
-    if (all.size() > 1) run = joined(std::move(run), comparison_json(changes));
-    print_json("compare", run);
-    run = described(run);
+    const RunRecord found = record_of(all, changes, judged);
+    print_json("compare", found.json());
+    const RunRecord run = described(found);
     if (directory) {
         write_atomically(directory->temporary() / "compare.csv", comparison_csv(changes, all));
         for (const std::string& line : write_comparison(all, changes, judged_findings(judged), run,

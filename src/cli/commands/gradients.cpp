@@ -121,7 +121,7 @@ int GradientsCommand::run() const {
         for (LoggedSeries& one : read_training_log(file, log)) all.push_back(std::move(one));
     LogSummary summary = summarise_logs(all, dispersion);
     summary.run.settings.all = described_settings(*this);
-    RunResult result{summary.table, described(summary.run.json())};
+    RunResult result{summary.table, described(summary.run)};
     const Json& run = result.run;
     ResultWriter::Draw draw;
     if (!no_report)

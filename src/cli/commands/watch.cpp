@@ -58,12 +58,8 @@ RunRecord::Alarm record_of(const Alarm& alarm) {
             .step = alarm.step};
 }
 
-Json json_of(const Alarm& alarm) { return record_of(alarm).json(); }
-
-/// What tells two alarms apart.
-std::string identity(const Json& alarm) {
-    return fmt::format("{} {} {}", alarm["kind"].string(), alarm["step"].integer(),
-                       alarm["number"].string());
+bool are_same(const RunRecord::Alarm& a, const RunRecord::Alarm& b) {
+    return a.kind == b.kind && a.step == b.step && a.number == b.number;
 }
 
 /// Runs `command` in a shell with variables that describe the alarm, and waits for it.
@@ -137,7 +133,7 @@ class Watch {
     std::map<Index, Measured> measured_;          ///< by step, also of checkpoints that are gone
     std::map<std::string, std::string> refused_;  ///< state of the files, by path
     std::vector<Alarm> alarms_;
-    Json::Array reported_;
+    std::vector<RunRecord::Alarm> reported_;
     std::size_t waiting_ = 0;  ///< checkpoints that are written to, in this look
     bool restored_ = false, published_ = false;
 };
@@ -319,13 +315,13 @@ void Watch::publish() {
 }
 
 void Watch::report(Index last) {
-    const auto was_reported = [&](const Json& one) {
-        return std::ranges::find(reported_, identity(one), identity) != reported_.end();
+    const auto was_reported = [&](const RunRecord::Alarm& alarm) {
+        return std::ranges::any_of(reported_, [&](auto& one) { return are_same(one, alarm); });
     };
     Json::Array all, unreported;
     for (const Alarm& alarm : alarms_) {
-        all.push_back(json_of(alarm));
-        if (!was_reported(all.back())) unreported.push_back(all.back());
+        all.push_back(record_of(alarm).json());
+        if (!was_reported(record_of(alarm))) unreported.push_back(all.back());
     }
     print_json("watch",
                Json()
@@ -341,7 +337,7 @@ void Watch::report(Index last) {
                           counted(measured_.size(), "checkpoint"),
                           alarms_.empty() ? "no alarm" : counted(alarms_.size(), "alarm")));
     for (const Alarm& alarm : alarms_) {
-        const Json one = json_of(alarm);
+        const RunRecord::Alarm one = record_of(alarm);
         if (was_reported(one)) continue;
         print("! " + wrapped(printable(alarm.sentence), terminal_width(), 2) + "\n");
         if (!command_.on_alarm.empty()) run_shell(command_.on_alarm, alarm, out_);
@@ -355,19 +351,19 @@ void Watch::read_reported() {
     std::error_code failed;
     if (!fs::exists(file, failed)) return;
     const Json all = file_json(file, "a file written by tsdiag");
-    for (const Json& one : all.array()) {
-        if (!one["kind"].is_string() || !one["step"].is_integer() || !one["number"].is_string())
-            throw FormatError(
-                fmt::format("{}: is not a list of alarms; remove it, and alarms are told again.",
-                            file.string()));
-        reported_.push_back(one);
-    }
+    if (!all.is_array())
+        throw FormatError(fmt::format(
+            "{}: is not a list of alarms; remove it, and alarms are told again.", file.string()));
+    for (const Json& one : all.array())
+        reported_.push_back(RunRecord::Alarm::of(one, file.string()));
 }
 
 void Watch::write_reported() {
     OutputFolder directory(fs::path(out_) / parts_folder / reported_folder,
                            {.writes = {reported_file}, .force = true});
-    write_atomically(directory.temporary() / reported_file, Json(reported_).dump(2) + "\n");
+    Json::Array all;
+    for (const RunRecord::Alarm& alarm : reported_) all.push_back(alarm.json());
+    write_atomically(directory.temporary() / reported_file, Json(all).dump(2) + "\n");
     directory.commit();
 }
 

@@ -12,6 +12,7 @@
 #include <unordered_map>
 
 #include "tsdiag/error.hpp"
+#include "tsdiag/fields.hpp"
 #include "tsdiag/text.hpp"
 
 namespace tsdiag {
@@ -27,13 +28,18 @@ std::string kind_of(const Json& value) {
     return value.is_array() ? "an array" : "an object";
 }
 
-[[noreturn]] void wrong_kind(const Json& value, std::string_view expected) {
+/// "a string ("x")"
+std::string described(const Json& value) {
     std::string found = kind_of(value);
     if (value.is_number() && !std::isfinite(value.number()))
         found += " (not finite)";
     else if (value.is_bool() || value.is_number() || value.is_string())
         found += " (" + value.dump().substr(0, 60) + ")";
-    throw FormatError(fmt::format("a JSON value is {}, expected {}", found, expected));
+    return found;
+}
+
+[[noreturn]] void wrong_kind(const Json& value, std::string_view expected) {
+    throw FormatError(fmt::format("a JSON value is {}, expected {}", described(value), expected));
 }
 
 /// Builds a Json from the events of the parser; adds checks that the parser lacks.
@@ -355,6 +361,17 @@ Json Json::parse(std::string_view text, std::string_view source, std::uint64_t m
     if (!nlohmann::json::sax_parse(text.begin(), text.end(), &builder))
         throw FormatError(fmt::format("{}: not valid JSON. Is the file complete?", source));
     return builder.take();
+}
+
+void refuse_absent(std::string_view source, const char* name) {
+    throw FormatError(
+        fmt::format("{}: has no member '{}'; another version may have written it.", source, name));
+}
+
+void refuse_type(std::string_view source, const char* name, const Json& value,
+                 const char* expected) {
+    throw FormatError(fmt::format("{}: has {} in member '{}', expected {}.", source,
+                                  described(value), name, expected));
 }
 
 }  // namespace tsdiag
