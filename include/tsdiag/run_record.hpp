@@ -137,9 +137,12 @@ class RunRecord {
         bool certain = false;              ///< the intervals of all changes together exclude 0
     };
     struct Alarm {
-        std::string kind = {}, number = {}, sentence = {};
-        Index step = 0;
+        std::string kind = {};    ///< "change" or "assertion"
+        std::string number = {};  ///< as in `NumberName`, or the text of the assertion
+        Index step = 0;           ///< at which it was raised
+        std::string sentence = {};
 
+        bool operator==(const Alarm&) const = default;
         Json json() const;
         /// Throws `FormatError` naming `source` and the member that is absent or of another type.
         static Alarm of(const Json& json, std::string_view source);

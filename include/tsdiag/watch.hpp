@@ -14,14 +14,7 @@ struct WatchOptions {
     std::vector<Assertion> assertions;  ///< of one result
 };
 
-struct Alarm {
-    enum class Kind { change, assertion } kind = Kind::change;
-    std::string number = {};  ///< as in `NumberName`, or the text of the assertion
-    Index step = 0;           ///< at which it was raised
-    std::string sentence = {};
-
-    bool operator==(const Alarm&) const = default;
-};
+using Alarm = RunRecord::Alarm;
 
 /// The numbers that are tested where none are named, of those that `result` has: token similarity
 /// and effective rank behind the last layer, the means over all heads of the second eigenvalue and

@@ -138,6 +138,24 @@ TEST_F(Watch, LeavesWhatIsNotCompleteOrBroken) {
     EXPECT_THAT(unknown.err, HasSubstr("did you mean t_sim?"));
 }
 
+/// A list of told alarms that is none is refused with its file and what is wrong.
+TEST_F(Watch, NamesWhatIsWrongInTheListOfToldAlarms) {
+    init_equal(1);
+    ASSERT_EQ(once().code, 0);
+    const std::string list = "watched/checkpoints/told/alarms.json";
+    fs::create_directories(folder / "watched/checkpoints/told");
+    for (const auto& [text, wrong] : std::map<std::string, std::string>{
+             {"{}", "is not a list of alarms; remove it"},
+             {R"([{"kind": "change", "number": "t_sim", "step": 1}])", "has no member 'sentence'"},
+             {R"([{"kind": 3}])", "has a number (3) in member 'kind', expected a string"}}) {
+        write_file(folder / list, text);
+        const Finished refused = once();
+        EXPECT_EQ(refused.code, 1) << refused.err;
+        expect_one_sentence(refused.err);
+        EXPECT_THAT(refused.err, HasSubstr(list + ": " + wrong));
+    }
+}
+
 /// As `probe` of the series does.
 TEST_F(Watch, TellsOfStepsThatContradictEachOther) {
     init_equal(2);

@@ -51,14 +51,7 @@ constexpr int alarmed = 4;
 constexpr const char* reported_folder = "told";  // beside the parts: the alarms that were told
 constexpr const char* reported_file = "alarms.json";
 
-RunRecord::Alarm record_of(const Alarm& alarm) {
-    return {.kind = alarm.kind == Alarm::Kind::change ? "change" : "assertion",
-            .number = alarm.number,
-            .sentence = alarm.sentence,
-            .step = alarm.step};
-}
-
-bool are_same(const RunRecord::Alarm& a, const RunRecord::Alarm& b) {
+bool are_same(const Alarm& a, const Alarm& b) {
     return a.kind == b.kind && a.step == b.step && a.number == b.number;
 }
 
@@ -133,7 +126,7 @@ class Watch {
     std::map<Index, Measured> measured_;          ///< by step, also of checkpoints that are gone
     std::map<std::string, std::string> refused_;  ///< state of the files, by path
     std::vector<Alarm> alarms_;
-    std::vector<RunRecord::Alarm> reported_;
+    std::vector<Alarm> reported_;
     std::size_t waiting_ = 0;  ///< checkpoints that are written to, in this look
     bool restored_ = false, published_ = false;
 };
@@ -292,8 +285,7 @@ void Watch::publish() {
         series.notes.push_back(std::move(said));
     alarms_ = alarms(results, command_.alarms, series.unit);
     RunRecord run = series_run(series, parts, table);
-    run.watch = RunRecord::Watch{.false_alarms = command_.alarms.rate};
-    for (const Alarm& alarm : alarms_) run.watch->alarms.push_back(record_of(alarm));
+    run.watch = RunRecord::Watch{.alarms = alarms_, .false_alarms = command_.alarms.rate};
     if (!command_.once) run.watch->refresh = Index(std::max(command_.every, 1.0));
     RunResult result{std::move(table), run.json()};
     ResultWriter writer(out_, command_.probe.force);
@@ -315,13 +307,13 @@ void Watch::publish() {
 }
 
 void Watch::report(Index last) {
-    const auto was_reported = [&](const RunRecord::Alarm& alarm) {
+    const auto was_reported = [&](const Alarm& alarm) {
         return std::ranges::any_of(reported_, [&](auto& one) { return are_same(one, alarm); });
     };
     Json::Array all, unreported;
     for (const Alarm& alarm : alarms_) {
-        all.push_back(record_of(alarm).json());
-        if (!was_reported(record_of(alarm))) unreported.push_back(all.back());
+        all.push_back(alarm.json());
+        if (!was_reported(alarm)) unreported.push_back(all.back());
     }
     print_json("watch",
                Json()
@@ -337,11 +329,10 @@ void Watch::report(Index last) {
                           counted(measured_.size(), "checkpoint"),
                           alarms_.empty() ? "no alarm" : counted(alarms_.size(), "alarm")));
     for (const Alarm& alarm : alarms_) {
-        const RunRecord::Alarm one = record_of(alarm);
-        if (was_reported(one)) continue;
+        if (was_reported(alarm)) continue;
         print("! " + wrapped(printable(alarm.sentence), terminal_width(), 2) + "\n");
         if (!command_.on_alarm.empty()) run_shell(command_.on_alarm, alarm, out_);
-        reported_.push_back(one);
+        reported_.push_back(alarm);
         write_reported();  // after the command: an alarm may be told twice, but is not lost
     }
 }
@@ -354,15 +345,14 @@ void Watch::read_reported() {
     if (!all.is_array())
         throw FormatError(fmt::format(
             "{}: is not a list of alarms; remove it, and alarms are told again.", file.string()));
-    for (const Json& one : all.array())
-        reported_.push_back(RunRecord::Alarm::of(one, file.string()));
+    for (const Json& one : all.array()) reported_.push_back(Alarm::of(one, file.string()));
 }
 
 void Watch::write_reported() {
     OutputFolder directory(fs::path(out_) / parts_folder / reported_folder,
                            {.writes = {reported_file}, .force = true});
     Json::Array all;
-    for (const RunRecord::Alarm& alarm : reported_) all.push_back(alarm.json());
+    for (const Alarm& alarm : reported_) all.push_back(alarm.json());
     write_atomically(directory.temporary() / reported_file, Json(all).dump(2) + "\n");
     directory.commit();
 }

@@ -25,7 +25,7 @@ void add_changes(std::span<const MeasuredResult> results, const NumberName& numb
         const double expected =
             seen.at(found->since) + found->drift * double(result.step - found->since);
         out.push_back(
-            {.kind = Alarm::Kind::change,
+            {.kind = "change",
              .number = number.text,
              .step = result.step,
              .sentence = fmt::format(
@@ -43,7 +43,7 @@ void add_failures(std::span<const MeasuredResult> results, const Assertion& asse
         result.name = fmt::format("{} {}", unit, result.step);
         for (const Judgement& one : judge(assertion, std::span(&result, 1))) {
             if (held && !one.holds)
-                out.push_back({.kind = Alarm::Kind::assertion,
+                out.push_back({.kind = "assertion",
                                .number = assertion.text,
                                .step = result.step,
                                .sentence = one.sentence});
