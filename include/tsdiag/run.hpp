@@ -74,6 +74,15 @@ bool is_trace(const Checkpoint& file);
 /// batch_N, batchN, with any ending of a trace)?  Their samples are those of one trace.
 bool is_batches(const std::string& folder);
 
+/// Of one layer; none: not known.
+struct LayerSizes {
+    Index layer = 0;
+    std::optional<Index> tokens = {}, width = {}, heads = {};
+    std::optional<Index> kv_heads = {};  ///< heads of keys and values
+};
+/// Those of a model: tokens are known of one that takes images.
+std::vector<LayerSizes> layer_sizes(const ModelSpec& spec);
+
 /// Contents of a trace.
 struct TraceSummary {
     Index layers = 0, samples = 1, tokens = 0, width = 0, heads = 0;
@@ -83,6 +92,7 @@ struct TraceSummary {
     /// of any, and so many of the first have as many entries of P as any layer.
     Index full_heads = 0;
     Index last_tokens = 0, last_width = 0;  ///< behind the last layer
+    std::vector<LayerSizes> sizes = {};     ///< of the layers of which there is an array
     /// Relative rounding of the coarsest array of states, and of those that P is made of.
     double state_rounding = 0, map_rounding = 0;
 };

@@ -88,7 +88,12 @@ std::span<const JsonOutput> json_outputs() {
           {"quantised_weights", "integer", "how many tensors are quantised", false},
           {"rounding", "number or null",
            "largest error of a weight, relative to what the values of its block span", false},
-          {"model", "object", "what would be run, as `model` of run.json", false},
+          {"model", "object",
+           "what would be run, as `spec` of run.json, or of what a trace is; where layers differ, "
+           "`sizes`: of each `layer` its `tokens`, `width`, `heads` and `kv_heads` (of keys and "
+           "values), null where "
+           "not known",
+           false},
           {"unknown", "text", "why nothing would be run", false},
           {"draft", "text", "the beginning of a map for `--map`, where nothing would be run",
            false},

@@ -36,6 +36,23 @@ RunRecord::Model describe_model(const Subject& subject, const Totals& totals) {
     return model;
 }
 
+std::vector<LayerSizes> layer_sizes(const ModelSpec& spec) {
+    std::optional<Index> tokens;
+    if (const Index patches = spec.embedding.image.patches(); patches > 0)
+        tokens = patches + spec.embedding.prefix_tokens;
+    std::vector<LayerSizes> out;
+    for (const BlockSpec& block : spec.blocks) {
+        const Index layer = std::ssize(out);
+        out.push_back({.layer = layer,
+                       .tokens = tokens,
+                       .width = spec.width_of(layer),
+                       .heads = block.attention.heads,
+                       .kv_heads = block.attention.kv_heads});
+        if (tokens && block.merge.width > 0) *tokens /= 4;
+    }
+    return out;
+}
+
 RunRecord::Model describe_trace_model(const Subject& subject, const TraceOptions& options,
                                       const std::vector<std::vector<bool>>& masks,
                                       const Totals& totals) {

@@ -114,6 +114,32 @@ class TraceOfMerges : public testing::Test {
     Arrays arrays_;
 };
 
+/// Of the model and of its trace: `sizes` of `tsdiag inspect --json`.
+TEST_F(TraceOfMerges, HasTheSizesOfEachLayer) {
+    write(arrays_);
+    const auto sizes = [&](const std::string& argument) {
+        const Finished found = tsdiag(folder, {"inspect", argument, "--json"});
+        EXPECT_EQ(found.code, 0) << found.err;
+        return Json::parse(found.out, "inspect")["model"]["sizes"];
+    };
+    const Json of_model = sizes(model), of_trace = sizes("trace.npz");
+    ASSERT_EQ(of_model.is_array() ? of_model.array().size() : 0, 4u);
+    ASSERT_EQ(of_trace.is_array() ? of_trace.array().size() : 0, 4u);
+    for (std::size_t layer = 0; layer < 4; ++layer) {
+        const bool merged = layer >= 2;
+        for (const Json* all : {&of_model, &of_trace}) {
+            const Json& one = all->array()[layer];
+            EXPECT_EQ(one["layer"].integer(), Index(layer));
+            EXPECT_EQ(one["tokens"].integer(), merged ? 9 : 36);
+            EXPECT_EQ(one["width"].integer(), merged ? 16 : 8);
+            EXPECT_EQ(one["heads"].integer(), merged ? 4 : 2);
+        }
+        EXPECT_EQ(of_model.array()[layer]["kv_heads"].integer(), merged ? 4 : 2);
+        EXPECT_TRUE(of_trace.array()[layer]["kv_heads"].is_null());  // a trace of maps
+    }
+    EXPECT_TRUE(sizes("random:gpt2,layers=2,d=8,heads=2").is_null());  // its layers are alike
+}
+
 /// What the program finds in its own run of the checkpoint, it finds in the saved states.
 TEST_F(TraceOfMerges, HasTheNumbersOfItsModel) {
     write_npy<double>(folder / "image.npy", "<f8", image_.shape, image_.values);

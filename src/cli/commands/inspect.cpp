@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "command.hpp"
@@ -164,8 +165,30 @@ class Listing {
     Json::Array tensors_;
 };
 
+/// With the sizes of each layer, where they differ.
+Json with_sizes(Json model, const std::vector<LayerSizes>& sizes) {
+    const auto differ = [&](std::optional<Index> LayerSizes::*of) {
+        std::set<Index> known;
+        for (const LayerSizes& one : sizes)
+            if (one.*of) known.insert(*(one.*of));
+        return known.size() > 1;
+    };
+    if (!differ(&LayerSizes::tokens) && !differ(&LayerSizes::width) &&
+        !differ(&LayerSizes::heads) && !differ(&LayerSizes::kv_heads))
+        return model;
+    Json::Array all;
+    const auto count = [](std::optional<Index> value) { return value ? Json(*value) : Json(); };
+    for (const LayerSizes& one : sizes) {
+        Json of;
+        of.set("layer", one.layer).set("tokens", count(one.tokens));
+        of.set("width", count(one.width)).set("heads", count(one.heads));
+        all.push_back(of.set("kv_heads", count(one.kv_heads)));
+    }
+    return model.set("sizes", std::move(all));
+}
+
 Json model_json(const Subject& subject) {
-    if (!subject.is_trace()) return subject.spec().json();
+    if (!subject.is_trace()) return with_sizes(subject.spec().json(), layer_sizes(subject.spec()));
     Json json;
     TraceSummary trace;
     try {
@@ -175,7 +198,7 @@ Json model_json(const Subject& subject) {
     }
     json.set("family", "trace").set("layers", trace.layers).set("samples", trace.samples);
     json.set("tokens", trace.tokens).set("width", trace.width).set("heads", trace.heads);
-    return json.set("float64", trace.float64);
+    return with_sizes(json.set("float64", trace.float64), trace.sizes);
 }
 
 std::string fact(std::string_view head, std::string_view text) {

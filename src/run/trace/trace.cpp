@@ -641,6 +641,7 @@ void SavedTrace::measure() {
     }
     summary_.layers = layers;
     summary_.tokens = parts_.begin()->second.tokens;
+    measure_layers();
     summary_.last_tokens = parts_.rbegin()->second.tokens;
     summary_.last_width = parts_.rbegin()->second.width;
     for (const Layers* kind : {&attentions_, &queries_})
@@ -655,6 +656,25 @@ void SavedTrace::measure() {
     summary_.has_states = !states_.empty();
     summary_.has_maps = !attentions_.empty();
     summary_.has_attention = summary_.has_maps || !queries_.empty();
+}
+
+void SavedTrace::measure_layers() {
+    std::map<Index, LayerSizes> sizes;  // a damaged name may be of layer 10^9
+    const auto heads_of = [](const Array& array) {
+        return array.raw.shape[array.raw.shape.size() - 3];
+    };
+    for (const auto& [layer, array] : states_)
+        if (layer < summary_.layers) sizes[layer];
+    for (const Layers* kind : {&attentions_, &queries_})
+        for (const auto& [layer, array] : *kind) sizes[layer].heads = heads_of(array);
+    for (const auto& [layer, array] : keys_) sizes[layer].kv_heads = heads_of(array);
+    for (auto& [layer, one] : sizes) {
+        const Part& part = part_of(layer);
+        one.layer = layer;
+        one.tokens = part.tokens;
+        if (part.width > 0) one.width = part.width;
+        summary_.sizes.push_back(one);
+    }
 }
 
 }  // namespace tsdiag

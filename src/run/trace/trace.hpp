@@ -69,6 +69,7 @@ class SavedTrace {
     void add(Layers& layers, Index layer, Array array);
     bool sort_unnamed(const Checkpoint& file);
     void measure();
+    void measure_layers();
     void find_parts();
     Part& part_of(Index layer) { return std::prev(parts_.upper_bound(layer))->second; }
     void check_states(Layers& layers, Index ahead = 0, bool class_token = false);
