@@ -16,7 +16,7 @@ const std::vector<float> zeros(6);
 void read(const std::filesystem::path& file) {
     fuzz::accepts([&] {
         const training::State state(file);
-        state.notes().identity.dump();
+        state.notes().identity.json().dump();
         training::Parameters parameters;
         for (const char* name : {"a", "b"})
             parameters.set(name, Tensor::from_host(cpu(), {shape[0], shape[1], shape[2]},
