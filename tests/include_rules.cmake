@@ -20,7 +20,7 @@ set(contracts_src/export export)
 set(contracts_src/output output)
 set(contracts_src/units units)
 set(contracts_src/cluster ranks_plugin cluster)
-set(contracts_src/checkpoint checkpoint layouts training_folder)
+set(contracts_src/checkpoint checkpoint layouts adapter training_folder)
 set(contracts_src/tokenizer tokenizer)
 set(contracts_src/pictures pictures)
 set(contracts_src/attention attention)
@@ -52,14 +52,14 @@ set(public_src/results error fields csv intervals table_view run_record comparis
 set(public_src/export error json checksum metric table csv export)
 set(public_src/output error file output)
 set(public_src/units error fields file backend output units)
-set(public_src/checkpoint error text json file checksum checkpoint layouts training_folder)
+set(public_src/checkpoint error text json file checksum checkpoint layouts adapter training_folder)
 set(public_src/tokenizer error text json file output tokenizer)
 set(public_src/pictures error text file output pictures)
 set(public_src/attention error parallel text tensor statistics ops gradient linalg attention)
 set(public_src/model error text ops gradient attention spec events weights input model)
 set(public_src/families error parallel text json file ops table checkpoint layouts attention spec weights families)
 set(public_src/run error text json file checksum memory tensor backend ops metric table table_view csv intervals
-    change_test output units checkpoint layouts tokenizer pictures attention spec events weights input model families
+    change_test output units checkpoint layouts adapter tokenizer pictures attention spec events weights input model families
     probe training_log profile run checkpoint_series assertion watch)
 set(public_src/train error parallel text fields file random tensor backend ops table_view csv intervals run_record output pictures attention probe
     weights input model families checkpoint_series train)
@@ -68,7 +68,7 @@ set(public_src/experiments error text random tensor backend ops gradient table i
     weights model families train experiment)
 set(public_src/cluster error text ranks_plugin cluster)
 set(public_src/cli error text json file memory tensor metric table_view change_test team run_record comparison export output units
-    cluster checkpoint layouts training_folder families claim claim_record report training_log run checkpoint_series
+    cluster checkpoint layouts adapter training_folder families claim claim_record report training_log run checkpoint_series
     assertion watch train experiment)
 set(public_probes error text ops linalg intervals attention probe)
 set(public_reports error text json file metric table_view intervals comparison output claim report)

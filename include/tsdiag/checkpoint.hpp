@@ -88,8 +88,8 @@ struct BlockScales {
     std::int64_t columns = 1, block_rows = 1, block_columns = 1;
 };
 
-/// A matrix that several tensors of a file hold together: codes of few bits and what these mean, or
-/// parts that processes have saved.
+/// A matrix that several tensors hold together: codes of few bits and what these mean, parts that
+/// processes have saved, or a matrix and what an adapter adds to it.
 class PackedMatrix {
   public:
     PackedMatrix(std::int64_t columns, std::vector<RawTensor> parts, double rounding)
@@ -102,9 +102,12 @@ class PackedMatrix {
     /// values, each rounded to float.  Cost: O(rows columns).
     virtual void decode(std::int64_t row, std::int64_t rows, std::int64_t column,
                         std::int64_t columns, float* out) const = 0;
+    /// As `decode`, rounded to double where a value is no float; by default that of `decode`.
+    virtual void decode_double(std::int64_t row, std::int64_t rows, std::int64_t column,
+                               std::int64_t columns, double* out) const;
 
     std::int64_t columns() const { return columns_; }
-    /// The tensors of the file that hold it, the codes first.
+    /// The tensors that hold it, the codes first.
     const std::vector<RawTensor>& parts() const { return parts_; }
     /// Half of the widest step between values that a block can hold, divided by the spread of
     /// these: rounding moved a weight by at most this share of what its block spans.  0: none did.
@@ -118,9 +121,10 @@ class PackedMatrix {
 
 /// The elements in row-major order, widened: bf16, f16, f8, integers and bool become T exactly
 /// where T can hold them (f64 and 64-bit integers are rounded to float); quantised elements become
-/// the float that `BlockType::decode` or `PackedMatrix::decode` gives, for both T; elements with
-/// scales become the product in double, rounded to T.  T: float or double. Throws `NotAvailable`
-/// for a dtype that cannot be read, naming it.  Cost: O(count).
+/// the float that `BlockType::decode` gives, for both T, and what `PackedMatrix::decode` or
+/// `decode_double` gives; elements with scales become the product in double, rounded to T.  T:
+/// float or double. Throws `NotAvailable` for a dtype that cannot be read, naming it.  Cost:
+/// O(count).
 template <class T>
 void widen(const RawTensor& tensor, std::span<T> out);
 

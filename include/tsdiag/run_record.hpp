@@ -78,7 +78,7 @@ class RunRecord {
         std::optional<std::string> config = {};
         std::optional<Index> heads = {}, width = {};
         std::optional<std::vector<std::string>> ignore = {};
-        std::string map = {};
+        std::string map = {}, adapter = {}, base = {};
         std::string architecture = {};  ///< a digest; older trainings have none
         std::string data = {}, contents = {}, loss = {};
         std::optional<Index> tokens = {}, steps = {};

@@ -9,6 +9,7 @@
 
 #include "listed.hpp"
 #include "mapped_file.hpp"
+#include "tsdiag/adapter.hpp"
 #include "tsdiag/training_folder.hpp"
 
 namespace tsdiag::checkpoint {
@@ -89,12 +90,6 @@ bool is_distributed(const fs::path& directory) {
     return fs::is_regular_file(directory / ".metadata", error);
 }
 
-bool has_known_name(const fs::path& directory) {
-    std::error_code error;
-    return std::any_of(known_names.begin(), known_names.end(),
-                       [&](std::string_view name) { return fs::exists(directory / name, error); });
-}
-
 bool has_index(const fs::path& directory) {
     std::error_code error;
     for (fs::directory_iterator at(directory, error), end; !error && at != end; at.increment(error))
@@ -116,6 +111,12 @@ bool are_one_gguf(const std::vector<fs::path>& files) {
 }
 
 }  // namespace
+
+bool has_known_name(const fs::path& directory) {
+    std::error_code error;
+    return std::any_of(known_names.begin(), known_names.end(),
+                       [&](std::string_view name) { return fs::exists(directory / name, error); });
+}
 
 std::vector<fs::path> tensorflow_indices(const fs::path& directory) {
     std::vector<fs::path> indices;
@@ -289,6 +290,7 @@ std::vector<std::filesystem::path> checkpoints_below(const std::filesystem::path
 std::vector<std::filesystem::path> checkpoints_in(const std::filesystem::path& directory) {
     using namespace checkpoint;
     if (has_known_name(directory) || has_index(directory) || is_distributed(directory)) return {};
+    if (adapter_files(directory)) return {};
     if (module_folder(directory).model != directory) return {};
     const std::vector<fs::path> files = candidates(directory);
     if (are_consolidated(files) || are_deepspeed(files)) return {};

@@ -16,6 +16,9 @@ std::unique_ptr<Checkpoint> open_file(const std::filesystem::path& path);
 /// file there.
 std::unique_ptr<Checkpoint> open_directory(const std::filesystem::path& directory);
 
+/// Does a model of a standard Hugging Face name lie there?
+bool has_known_name(const std::filesystem::path& directory);
+
 /// Opens all shards of an index (`{"weight_map": {tensor: file}}`) as one checkpoint.
 std::unique_ptr<Checkpoint> open_shards(const std::filesystem::path& index);
 

@@ -194,6 +194,8 @@ void scale_run(const BlockScales& scales, std::int64_t offset, std::int64_t coun
 }
 
 /// A window into the rows of a packed matrix, decoded when elements outside of it are asked for.
+/// T: float or double.
+template <class T>
 class Window {
   public:
     explicit Window(const PackedMatrix& matrix) : matrix_(matrix) {}
@@ -223,14 +225,13 @@ class Window {
     }
 
     /// `count` elements that `reach` has made readable, or a part of them.
-    template <class T>
     void read(std::int64_t offset, std::int64_t count, std::int64_t stride, T* to) const {
         const std::int64_t columns = matrix_.columns();
         const std::int64_t row = offset / columns - row_, column = offset % columns - column_;
-        const float* from = values_.data() + row * columns_ + column;
+        const T* from = values_.data() + row * columns_ + column;
         if (stride == 1) return void(std::copy_n(from, count, to));
         const std::int64_t step = stride == columns ? columns_ : stride;
-        for (std::int64_t i = 0; i < count; ++i) to[i] = T(from[i * step]);
+        for (std::int64_t i = 0; i < count; ++i) to[i] = from[i * step];
     }
 
   private:
@@ -238,13 +239,16 @@ class Window {
 
     void load(std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns) {
         values_.resize(std::size_t(rows * columns));
-        matrix_.decode(row, rows, column, columns, values_.data());
+        if constexpr (std::is_same_v<T, double>)
+            matrix_.decode_double(row, rows, column, columns, values_.data());
+        else
+            matrix_.decode(row, rows, column, columns, values_.data());
         row_ = row, rows_ = rows, column_ = column, columns_ = columns;
     }
 
     const PackedMatrix& matrix_;
     std::int64_t row_ = 0, rows_ = 0, column_ = 0, columns_ = 0;
-    std::vector<float> values_;
+    std::vector<T> values_;
 };
 
 /// Calls `f(offset, count, stride, widen)` for the runs of a tensor; `widen(offset, count, stride,
@@ -262,7 +266,7 @@ void for_each_piece(const RawTensor& tensor, F&& f) {
             decode_run(tensor, offset, count, stride, to);
         });
     if (tensor.dtype == DType::packed) {
-        Window window(*tensor.packed);
+        Window<T> window(*tensor.packed);
         const auto read = [&](std::int64_t offset, std::int64_t count, std::int64_t stride, T* to) {
             window.read(offset, count, stride, to);
         };

@@ -100,3 +100,14 @@ void ScaledLevels::run(std::int64_t first, std::int64_t count, std::span<float> 
 }
 
 }  // namespace tsdiag::checkpoint
+
+namespace tsdiag {
+
+void PackedMatrix::decode_double(std::int64_t row, std::int64_t rows, std::int64_t column,
+                                 std::int64_t columns, double* out) const {
+    std::vector<float> values(std::size_t(rows * columns));
+    decode(row, rows, column, columns, values.data());
+    std::ranges::copy(values, out);
+}
+
+}  // namespace tsdiag

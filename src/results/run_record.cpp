@@ -51,6 +51,7 @@ void fields(auto& io, Is<RunRecord::Settings> auto& settings) {
 void fields(auto& io, Is<RunRecord::Training> auto& train) {
     io.key("model", train.model).key("config", train.config).key("n_heads", train.heads);
     io.key("width", train.width).key("ignore", train.ignore).some("map", train.map);
+    io.some("adapter", train.adapter).some("base", train.base);
     io.some("architecture", train.architecture).key("data", train.data);
     io.key("contents", train.contents).key("loss", train.loss).key("tokens", train.tokens);
     io.key("batch", train.batch).key("steps", train.steps).key("schedule", train.schedule);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "adapted_model.hpp"
 #include "inputs.hpp"
 #include "tsdiag/checkpoint.hpp"
 #include "tsdiag/error.hpp"
@@ -38,8 +39,9 @@ Preprocessor InputSource::choose_preprocessor() {
         return open_preprocessor(options_.preprocessor, spec_.family);
     const std::string& model = options_.subject.model;
     if (!model.starts_with("random:")) {
-        const std::filesystem::path file = preprocessor_file(module_folder(model).model);
-        if (!file.empty()) return open_preprocessor(file, spec_.family);
+        for (const std::filesystem::path& place : places_beside(options_.subject))
+            if (const std::filesystem::path file = preprocessor_file(place); !file.empty())
+                return open_preprocessor(file, spec_.family);
     }
     Preprocessor usual = published_preprocessor(spec_.family, spec_.embedding.image.height,
                                                 spec_.embedding.image.width);

@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <tuple>
 
+#include "adapted_model.hpp"
 #include "trace/batches.hpp"
 #include "trace/trace.hpp"
+#include "tsdiag/adapter.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/families.hpp"
 #include "tsdiag/file.hpp"
@@ -129,28 +132,55 @@ void require_same_config(const SubjectOptions& options, const Json& config, cons
     }
 }
 
-/// Throws `FormatError` for an adapter in the folder of a model, which Transformers loads with it.
-void refuse_adapter(const std::string& model) {
+/// The model as the adapter changes it that is in its file, beside it or named.
+void apply_adapters(const AdaptedModel& found, Subject& subject,
+                    std::vector<std::string>& warnings) {
     std::error_code failed;
-    const fs::path folder = model, adapter = folder / "adapter_config.json";
-    if (!fs::is_directory(folder, failed) || !fs::exists(adapter, failed)) return;
-    throw FormatError(fmt::format(
-        "{}: has an adapter beside the model ({}), which Transformers loads with it; merge both "
-        "(merge_and_unload) and save the result, or name the file of the model to measure it "
-        "alone.",
-        model, adapter.filename().string()));
+    std::optional<AdapterFiles> files = found.adapter;
+    const bool within = holds_adapter(*subject.file);
+    if (within && !files)
+        files = adapter_files(fs::is_directory(found.model, failed) ? found.model
+                                                                    : found.model.parent_path());
+    if (!files && within)
+        throw FormatError(fmt::format(
+            "{}: is a model with an adapter that is not merged and no adapter_config.json beside "
+            "it, which has the alpha of its scale; put that beside it, or save the result of "
+            "merge_and_unload.",
+            found.model.string()));
+    if (!files) return;
+    const std::string where = files->config.string();
+    if (within != files->weights.empty())
+        throw FormatError(
+            within ? fmt::format("{}: is a model with an adapter that is not merged, and {} is "
+                                 "another one; save the result of merge_and_unload.",
+                                 found.model.string(), files->weights.string())
+                   : fmt::format("{}: has no adapter_model.safetensors or adapter_model.bin beside "
+                                 "it; download it, or name the file of the model to measure it "
+                                 "without the adapter.",
+                                 where));
+    Adapter adapter{where, file_json(files->config, "an adapter_config.json"), nullptr, within};
+    if (within)
+        std::tie(subject.file, adapter.weights) = without_adapter(subject.file);
+    else
+        adapter.weights = unwrap(open_file(files->weights.string()), &subject.notes);
+    if (!within && files->beside_model)
+        subject.notes.push_back("the adapter beside the model is applied, as in from_pretrained");
+    if (!within && !files->beside_model)
+        subject.notes.push_back(fmt::format("model of the adapter: {}", found.model.string()));
+    subject.file = apply_adapter(subject.file, adapter, subject.notes, warnings);
 }
 
 bool describes_a_file(const SubjectOptions& options) {
     return !options.config.empty() || options.heads || options.width || options.memory_tokens > 0 ||
-           !options.ignore.empty() || !options.map.empty();
+           !options.ignore.empty() || !options.map.empty() || !options.adapter.empty() ||
+           !options.base.empty();
 }
 
 Subject open_random(const SubjectOptions& options) {
     if (describes_a_file(options))
         throw UsageError(
-            fmt::format("{}: --config, --n-heads, --width, --memory-tokens, --ignore and --map "
-                        "apply to files; use keys for a random model, such as "
+            fmt::format("{}: --config, --n-heads, --width, --memory-tokens, --ignore, --map, "
+                        "--adapter and --base apply to files; use keys for a random model, such as "
                         "random:bert-base,heads=8.",
                         options.model));
     Subject subject;
@@ -220,24 +250,26 @@ std::unique_ptr<Checkpoint> open_file(const std::string& path) {
     }
 }
 
-Subject open_subject(const SubjectOptions& options) {
-    if (options.model.starts_with(random_prefix)) return open_random(options);
+Subject open_subject(const SubjectOptions& given) {
+    if (given.model.starts_with(random_prefix)) return open_random(given);
 
     Subject subject;
-    subject.argument = options.model;
+    subject.argument = given.model;
+    const AdaptedModel adapted = adapted_model(given);
+    SubjectOptions options = given;
+    options.model = adapted.model.string();
     std::unique_ptr<Checkpoint> file = open_file(options.model);
     if (is_trace(*file)) {
         if (describes_a_file(options))
             throw UsageError(
                 fmt::format("{}: is a trace; --config, --n-heads, --width, --memory-tokens, "
-                            "--ignore and --map do not apply.",
+                            "--ignore, --map, --adapter and --base do not apply.",
                             options.model));
         subject.kind = Subject::Kind::trace;
         subject.file = std::move(file);
         return subject;
     }
     const std::string other = options.map.empty() ? other_dump(*file) : std::string();
-    refuse_adapter(options.model);
     subject.file = unwrap(std::move(file), &subject.notes);
     const ModuleFolder modules = module_folder(options.model);
     if (!modules.others.empty())
@@ -281,6 +313,7 @@ Subject open_subject(const SubjectOptions& options) {
     subject.file = apply_scales(std::move(subject.file), detection.config, scaled);
     subject.file = apply_packing(std::move(subject.file), detection.config, scaled);
     subject.file = apply_layout(std::move(subject.file), detection.config, subject.notes);
+    apply_adapters(adapted, subject, scaled);
     if (!options.map.empty()) use_map(options.map, subject, detection, scaled);
     try {
         subject.architecture = detect(*subject.file, detection);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "adapted_model.hpp"
 #include "inputs.hpp"
 #include "tsdiag/checkpoint.hpp"
 #include "tsdiag/error.hpp"
@@ -58,15 +59,27 @@ void require_own_case(const std::filesystem::path& folder) {
     }
 }
 
+/// More than a configuration of one.
+bool has_tokenizer(const std::filesystem::path& place) {
+    return std::ranges::any_of(tokenizer_files(place), [](const std::filesystem::path& file) {
+        return file.filename() == "tokenizer.json" || file.filename() == "tokenizer.model" ||
+               file.filename().string().starts_with("vocab.");
+    });
+}
+
 Tokenizer tokenizer_of(const RunOptions& options) {
     if (!options.tokenizer.empty()) return tokenizer_in(options.tokenizer);
     if (options.subject.model.starts_with("random:"))
         throw UsageError(
             fmt::format("{}: a random model has no tokenizer; name one with --tokenizer FILE.",
                         options.subject.model));
-    const std::filesystem::path folder = module_folder(options.subject.model).model;
-    require_own_case(folder);
-    return tokenizer_in(folder);
+    std::filesystem::path place;
+    for (const std::filesystem::path& one : places_beside(options.subject)) {
+        place = one;
+        if (has_tokenizer(one)) break;
+    }
+    require_own_case(place);
+    return tokenizer_in(place);
 }
 
 RunRecord::Text described_text(const Tokenizer& tokenizer, std::string_view text,

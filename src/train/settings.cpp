@@ -92,6 +92,8 @@ RunRecord::Training identity_of(const TrainOptions& o, const ModelSpec& spec,
     const std::set<std::string> ignored(o.subject.ignore.begin(), o.subject.ignore.end());
     if (!ignored.empty()) out.ignore.emplace(ignored.begin(), ignored.end());  // in one order
     out.map = o.subject.map;
+    out.adapter = o.subject.adapter;
+    out.base = o.subject.base;
     out.architecture = sha256(spec.computation().dump());
     out.data = o.data;
     out.contents = contents;

@@ -7,6 +7,7 @@
 #include "command.hpp"
 #include "json_outputs.hpp"
 #include "terminal.hpp"
+#include "tsdiag/adapter.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/families.hpp"
 #include "tsdiag/layouts.hpp"
@@ -304,7 +305,8 @@ int InspectCommand::run() const {
             .set("rounding", quantised.rounding > 0 ? Json(quantised.rounding) : Json());
     if (opened) json.set("model", model_json(*opened));
     const bool mappable = !unknown.empty() && file && subject.map.empty() &&
-                          !file->names().empty() && !file->format().starts_with("gguf");
+                          !file->names().empty() && !file->format().starts_with("gguf") &&
+                          !adapter_files(model);
     const std::string draft = mappable ? draft_map(*unwrap(open_file(model), nullptr)) : "";
     if (!unknown.empty()) json.set("unknown", unknown);
     if (!draft.empty()) json.set("draft", draft);

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "adapted_model.hpp"
 #include "settings.hpp"
 #include "tsdiag/checkpoint.hpp"
 #include "tsdiag/checkpoint_series.hpp"
@@ -65,11 +66,7 @@ bool is_of_the_model(const fs::path& file) {
 
 void add_path(const fs::path& path, ContentDigest& digest) {
     if (!fs::is_directory(path)) return add_file(path, digest);
-    std::vector<fs::path> files;
-    for (const fs::directory_entry& entry : fs::directory_iterator(path))
-        if (entry.is_regular_file() && is_of_the_model(entry.path())) files.push_back(entry.path());
-    std::ranges::sort(files);
-    for (const fs::path& file : files) {
+    for (const fs::path& file : files_of_model(path)) {
         digest.add(file.filename().string());
         add_file(file, digest);
     }
@@ -77,15 +74,30 @@ void add_path(const fs::path& path, ContentDigest& digest) {
 
 }  // namespace
 
+std::vector<fs::path> files_of_model(const fs::path& path) {
+    std::error_code failed;
+    if (path.empty()) return {};
+    if (!fs::is_directory(path, failed)) return {path};
+    std::vector<fs::path> files;
+    for (const fs::directory_entry& entry : fs::directory_iterator(path))
+        if (entry.is_regular_file() && is_of_the_model(entry.path())) files.push_back(entry.path());
+    std::ranges::sort(files);
+    return files;
+}
+
 std::string contents_digest(const fs::path& checkpoint) {
     ContentDigest digest;
     add_path(module_folder(checkpoint).model, digest);
+    if (const fs::path model = model_of_adapter(checkpoint); !model.empty())
+        add_path(module_folder(model).model, digest);
     std::error_code failed;
     if (!fs::is_directory(checkpoint, failed)) {  // config.json is among them
         for (const fs::path& file : tokenizer_files(checkpoint))
             if (file != checkpoint) add_file(file, digest);
         if (const fs::path file = preprocessor_file(checkpoint); !file.empty())
             add_file(file, digest);
+        if (const auto adapter = adapter_files(checkpoint.parent_path()))
+            add_file(adapter->config, digest);
     }
     return digest.text();
 }

@@ -19,6 +19,9 @@ struct Sign {
 };
 
 constexpr std::string_view merge = "; merge both (merge_and_unload) and save the result";
+constexpr std::string_view of_lora =
+    "is a LoRA adapter without its model, which an adapter_config.json beside "
+    "adapter_model.safetensors names";
 constexpr std::string_view parametrized =
     "has weights that torch.nn.utils computes from others; make them permanent (prune.remove, "
     "remove_weight_norm, parametrize.remove_parametrizations) and save the state_dict";
@@ -97,7 +100,7 @@ constexpr std::array signs{
 };
 // All names have such a part.
 constexpr std::array wholes{
-    Sign{"lora_", Sign::anywhere, "is a LoRA adapter without its model"},
+    Sign{"lora_", Sign::anywhere, of_lora},
     Sign{"ia3_", Sign::anywhere, "is an IA3 adapter without its model"},
     Sign{"prompt_embeddings", Sign::anywhere, "is a prompt of prompt tuning without its model"},
 };
