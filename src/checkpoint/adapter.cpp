@@ -157,16 +157,33 @@ class Applying {
                                     missing, base_.source()));
     }
 
+    /// PEFT saves whole tensors of modules_to_save, of biases that it trains, and of embeddings and
+    /// output heads, whose vocabulary it may have changed.
+    bool is_expected(const std::string& name, const AdapterTensor& named) const {
+        constexpr std::array<std::string_view, 6> embeddings = {
+            "embed_tokens", "lm_head", "wte", "word_embeddings", "embed_in", "embed_out"};
+        const std::size_t dot = name.rfind('.');
+        const std::string module = name.substr(0, dot == name.npos ? 0 : dot);
+        const bool wrapped = tensors_.modules.contains(module);
+        if (!config_.saved_module(name).empty()) return true;
+        if (is_of_wrapped_layer(named.name) && !wrapped) return false;
+        if (name.ends_with(".bias"))
+            return config_.bias() == "all" || (config_.bias() == "lora_only" && wrapped);
+        const std::string_view last = std::string_view(module).substr(module.rfind('.') + 1);
+        return std::ranges::find(embeddings, last) != embeddings.end();
+    }
+
     void put_whole(const std::string& name, const AdapterTensor& named) {
         const std::string there = change_(name);
         const bool head = !base_has(there) && !base_has(name);
+        if (!is_expected(name, named) || (head && config_.saved_module(name).empty()))
+            refuse(
+                source_,
+                fmt::format("has the tensor '{}', which is none of LoRA's, of the modules_to_save "
+                            "and of the trained biases that {} names. Are both of one adapter, "
+                            "and of {}? If so, merge it in PEFT (merge_and_unload).",
+                            named.name, config_name_, base_.source()));
         if (head) {
-            if (config_.saved_module(name).empty())
-                refuse(source_,
-                       fmt::format("tensor '{}' is none of {} and of no module of modules_to_save, "
-                                   "expected the tensors of LoRA and of the model. Name the model "
-                                   "that it was trained on with --base DIR.",
-                                   named.name, base_.source()));
             changed_.emplace(there, named.tensor);
             added_.push_back(there);
             return;

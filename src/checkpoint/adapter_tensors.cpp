@@ -91,6 +91,8 @@ bool is_plain_float(const RawTensor& raw) {
     return floating && raw.scales == nullptr;
 }
 
+bool is_of_wrapped_layer(std::string_view name) { return name.find(wrapped_layer) != name.npos; }
+
 AdapterTensors::AdapterTensors(const Checkpoint& file) {
     std::set<std::string> adapters;
     for (const std::string& name : file.names()) {

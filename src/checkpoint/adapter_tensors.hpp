@@ -2,6 +2,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "tsdiag/checkpoint.hpp"
 
@@ -21,6 +22,9 @@ struct LowRankTensors {
     std::optional<AdapterTensor> a, b, magnitude;
     bool embedding = false;  ///< of lora_embedding_A and _B
 };
+
+/// Is it one of the layer that LoRA wraps: `query.base_layer.bias`?
+bool is_of_wrapped_layer(std::string_view name);
 
 /// The tensors of an adapter by what they are of, under the names of the model that it was trained
 /// on: `bert.encoder.layer.0.attention.self.query`.
