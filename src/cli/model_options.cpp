@@ -80,9 +80,9 @@ void add_subject_options(CLI::App& app, SubjectOptions& subject) {
     group(text(app, "--map", subject.map, "FILE",
                "names of a known family for tensors that have others\n(docs/checkpoints.md)"));
     group(text(app, "--adapter", subject.adapter, "DIR",
-               "adapter of PEFT (LoRA, rsLoRA, DoRA) that changes the model"));
+               "adapter of PEFT (LoRA, DoRA) that changes the model"));
     group(text(app, "--base", subject.base, "DIR",
-               "model of an adapter, if its adapter_config.json does not say"));
+               "model of an adapter, if the adapter does not say"));
 }
 
 void add_subject(CLI::App& app, SubjectOptions& subject) {

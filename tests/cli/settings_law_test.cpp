@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "program.hpp"
+#include "support/packers.hpp"
 #include "tsdiag/file.hpp"
 
 /// The law of settings: checkpoints that were measured before are measured again wherever an
@@ -34,6 +35,19 @@ void write_mask(const TemporaryDirectory& folder, std::size_t hidden) {
     std::vector<std::int64_t> keep(8, 1);
     keep[hidden] = 0;
     write_npy(folder / "mask.npy", "<i8", {8}, std::span<const std::int64_t>(keep));
+}
+
+/// LoRA of rank 1 that adds alpha / 4 to each element of a matrix.
+void write_adapter(const TemporaryDirectory& folder, int alpha) {
+    fs::create_directories(folder / "adapter");
+    const std::string name = "base_model.model.transformer.h.0.attn.c_attn.lora_";
+    write(
+        folder, "adapter/adapter_model.safetensors",
+        safetensors({{name + "A.weight", "F32", {1, 8}, bytes_of(std::vector<float>(8, 0.5f))},
+                     {name + "B.weight", "F32", {24, 1}, bytes_of(std::vector<float>(24, 0.5f))}}));
+    write(folder, "adapter/adapter_config.json",
+          R"({"peft_type": "LORA", "r": 1, "fan_in_fan_out": true, "lora_alpha": )" +
+              std::to_string(alpha) + "}");
 }
 
 std::multimap<std::string, Change> changes() {
@@ -77,6 +91,12 @@ std::multimap<std::string, Change> changes() {
         {"--memory-tokens", refused({"--memory-tokens", "2"})},
         {"--ignore", {.before = {}, .after = {"--ignore", "layer_norm_epsilon"}}},
         {"--map", refused({"--map", "ids.txt"})},
+        {"--adapter", {.before = {}, .after = {"--adapter", "adapter"}}},
+        {"--adapter",
+         {.before = {"--adapter", "adapter"},
+          .after = {"--adapter", "adapter"},
+          .between = [](const TemporaryDirectory& folder) { write_adapter(folder, 8); }}},
+        {"--base", refused({"--base", "run/checkpoint-1"})},
         {"--steps", {.before = {}, .after = {"--steps", "3,4"}}},
         {"--input", {.before = {}, .after = ids}},
         {"--input", {.before = ids, .after = ids, .between = text("ids.txt", "5 6 7 1 2 0 9 8")}},
@@ -152,6 +172,7 @@ void write_all(const TemporaryDirectory& folder) {
     write(folder, "style.toml", "width = \"3.25in\"\n");
     write(folder, "settings.toml", "seed = 3\n");
     write_mask(folder, 2);
+    write_adapter(folder, 4);
 }
 
 std::string tables(const TemporaryDirectory& folder, const std::string& out) {
