@@ -10,6 +10,7 @@
 #include "bytes.hpp"
 #include "module_pattern.hpp"
 #include "said.hpp"
+#include "tsdiag/text.hpp"
 
 namespace tsdiag::checkpoint {
 namespace {
@@ -56,7 +57,7 @@ constexpr std::string_view merge_first =
     "Merge it with its model in PEFT (merge_and_unload) and save the result.";
 
 template <std::size_t n>
-bool lists(const std::array<std::string_view, n>& keys, std::string_view key) {
+bool is_among(const std::array<std::string_view, n>& keys, std::string_view key) {
     return std::ranges::find(keys, key) != keys.end();
 }
 
@@ -76,17 +77,14 @@ bool are_texts(const Json& list) {
            std::ranges::all_of(list.array(), [](const Json& one) { return one.is_string(); });
 }
 
-std::string shown(const Json& value) {
-    const std::string text = value.dump();
-    return text.size() > 60 ? text.substr(0, 57) + "..." : text;
-}
+std::string as_short(const Json& value) { return shortened(value.dump(), 60); }
 
 }  // namespace
 
 void LoraConfig::refuse_key(std::string_view key, const Json& value,
                             std::string_view expected) const {
-    refuse(where_,
-           fmt::format("says {} = {}, expected {}. {}", key, shown(value), expected, merge_first));
+    refuse(where_, fmt::format("says {} = {}, expected {}. {}", key, as_short(value), expected,
+                               merge_first));
 }
 
 LoraConfig::LoraConfig(const Json& config, std::string where) : where_(std::move(where)) {
@@ -98,7 +96,7 @@ LoraConfig::LoraConfig(const Json& config, std::string where) : where_(std::move
     if (type.string() != "LORA")
         refuse(where_, fmt::format("is of an adapter of the kind {}, expected LORA (LoRA, rsLoRA, "
                                    "DoRA). {}",
-                                   shown(type), merge_first));
+                                   as_short(type), merge_first));
     require_known(config);
     rank_ = positive(config["r"]);
     if (rank_ == 0) refuse_key("r", config["r"], "a rank above 0");
@@ -121,13 +119,13 @@ LoraConfig::LoraConfig(const Json& config, std::string where) : where_(std::move
 
 void LoraConfig::require_known(const Json& config) const {
     for (const auto& [key, value] : config.object()) {
-        if (lists(read_keys, key) || lists(harmless_keys, key)) continue;
-        if (says_nothing(value) && lists(other_models, key)) continue;
-        if (lists(other_models, key)) refuse_key(key, value, "none: it makes another model");
+        if (is_among(read_keys, key) || is_among(harmless_keys, key)) continue;
+        if (says_nothing(value) && is_among(other_models, key)) continue;
+        if (is_among(other_models, key)) refuse_key(key, value, "none: it makes another model");
         if (!value.is_null())
             refuse(where_, fmt::format("has the key {} = {}, which is not known and may change "
                                        "numbers. {}",
-                                       key, shown(value), merge_first));
+                                       key, as_short(value), merge_first));
     }
     // These begin by changing the weights of the model, which are not the ones that it is saved as.
     const Json& begun = config["init_lora_weights"];

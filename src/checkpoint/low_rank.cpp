@@ -17,7 +17,7 @@ std::vector<RawTensor> all_parts(const LowRank& from) {
     return parts;
 }
 
-RawTensor exchanged(RawTensor matrix) {
+RawTensor transposed_view(RawTensor matrix) {
     std::swap(matrix.shape[0], matrix.shape[1]);
     std::swap(matrix.strides[0], matrix.strides[1]);
     return matrix;
@@ -38,8 +38,8 @@ class LowRankSum final : public PackedMatrix {
     explicit LowRankSum(LowRank from)
         : PackedMatrix(from.weight.shape[1], all_parts(from), 0),
           from_(std::move(from)),
-          left_(from_.turned ? exchanged(from_.a) : from_.b),
-          right_(from_.turned ? exchanged(from_.b) : from_.a) {}
+          left_(from_.turned ? transposed_view(from_.a) : from_.b),
+          right_(from_.turned ? transposed_view(from_.b) : from_.a) {}
 
     void decode(std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns,
                 float* out) const override {
