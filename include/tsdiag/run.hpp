@@ -38,7 +38,7 @@ struct SubjectOptions {
     Index memory_tokens = 0;     ///< ModelSpec::memory_tokens; 0: as the model says
     /// Tensors and keys of the configuration to be treated as absent (DetectOptions).
     std::vector<std::string> ignore = {};
-    std::string map = {};  ///< path of a map of names (apply_map); empty: those of the file
+    std::string map = {};      ///< path of a map of names (apply_map); empty: those of the file
     std::string adapter = {};  ///< path of an adapter that changes the model (apply_adapter)
     std::string base = {};     ///< path of the model, where `model` is an adapter
 };

@@ -184,7 +184,7 @@ class Applying {
                             "and of {}? If so, merge it in PEFT (merge_and_unload).",
                             named.name, config_name_, base_.source()));
         if (head) {
-            changed_.emplace(there, named.tensor);
+            put(there, named);
             added_.push_back(there);
             return;
         }
@@ -197,14 +197,25 @@ class Applying {
                                "save the result.",
                                named.name, shape_text(named.tensor.shape), at, base_.source(),
                                shape_text(before.shape)));
-        changed_.emplace(at, named.tensor);
+        put(at, named);
         replaced_.push_back(at);
+    }
+
+    void put(const std::string& at, const AdapterTensor& named) {
+        if (!changed_.emplace(at, named.tensor).second)
+            refuse(source_, fmt::format("has '{}' beside another tensor that is '{}' of {}, "
+                                        "expected one of them. Remove the other.",
+                                        named.name, at, base_.source()));
     }
 
     void put_low_rank(const std::string& module, const LowRankTensors& of) {
         require_pair(module, of);
         const std::string name = change_(module + ".weight");
         const auto whole = changed_.find(name);
+        if (whole != changed_.end() && whole->second.packed != nullptr)
+            refuse(source_, fmt::format("has '{}' beside another pair for '{}' of {}, expected one "
+                                        "of them. Remove the other.",
+                                        of.a->name, name, base_.source()));
         LowRank parts;
         parts.weight = whole != changed_.end() ? whole->second : base_.tensor(name);
         parts.a = of.a->tensor;

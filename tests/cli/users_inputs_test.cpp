@@ -86,7 +86,15 @@ TEST_F(FieldInputs, LogsOfTrainings) {
 
 TEST_F(FieldInputs, FoldersOfModels) {
     make("adapter.py", "adapted");
-    EXPECT_THAT(probe("adapted").err, HasSubstr("has an adapter beside the model"));
+    const std::vector<std::string> input = {"--input", "ids:adapted.ids", "--dtype", "f64"};
+    for (const auto& [model, right] : {std::pair("adapted", std::vector<double>{0.2581, 0.2439}),
+                                       {"adapted/model.safetensors", {0.2695, 0.2682}}}) {
+        const Finished done = probe(model, input);
+        ASSERT_EQ(done.code, 0) << done.err;
+        const std::vector<double> found = values("t_sim", "out");
+        ASSERT_EQ(found.size(), right.size());
+        for (std::size_t i = 0; i < right.size(); ++i) EXPECT_NEAR(found[i], right[i], 6e-5);
+    }
     make("vocab_files.py", "vocabularies");
     const Finished text = probe("vocabularies/bert_decoder", {"--text", "<e1> hello </e1> world"});
     EXPECT_EQ(text.code, 0) << text.err;
