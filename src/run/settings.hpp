@@ -32,7 +32,7 @@ struct Setting {
 std::span<const Setting> settings();
 
 /// The files of a model or an adapter: those of its folder, sorted, without those that only a
-/// training reads; or the one that it is.  None of an empty path.
+/// training reads; or the one that it is.  None where there is neither.
 std::vector<std::filesystem::path> files_of_model(const std::filesystem::path& path);
 
 /// `settings` of run.json.

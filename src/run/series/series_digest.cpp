@@ -76,8 +76,8 @@ void add_path(const fs::path& path, ContentDigest& digest) {
 
 std::vector<fs::path> files_of_model(const fs::path& path) {
     std::error_code failed;
-    if (path.empty()) return {};
-    if (!fs::is_directory(path, failed)) return {path};
+    if (fs::is_regular_file(path, failed)) return {path};
+    if (!fs::is_directory(path, failed)) return {};
     std::vector<fs::path> files;
     for (const fs::directory_entry& entry : fs::directory_iterator(path))
         if (entry.is_regular_file() && is_of_the_model(entry.path())) files.push_back(entry.path());
