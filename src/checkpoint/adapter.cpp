@@ -421,6 +421,7 @@ class Applying {
 std::optional<AdapterFiles> adapter_files(const std::filesystem::path& path) {
     namespace fs = std::filesystem;
     std::error_code failed;
+    if (path.empty()) return adapter_files(".");  // the parent of a plain name
     const bool is_folder = fs::is_directory(path, failed);
     const fs::path folder = is_folder ? path : path.parent_path();
     if (!is_folder && !path.filename().string().starts_with("adapter_model.")) return std::nullopt;
