@@ -20,8 +20,16 @@ namespace {
 std::atomic<const char*> lost_file{nullptr};
 std::atomic<pthread_t> watcher{};
 std::atomic<bool> watching{false};
-std::atomic<bool> over{false};
 std::atomic<bool> deferred{false}, asked_to_end{false};
+
+/// Who ends the program: the first that asks to, so that only one speaks and gives the exit code.
+enum class End { open, by_itself, by_signal };
+std::atomic<End> ending{End::open};
+
+bool may_end(End by) {
+    End before = End::open;
+    return ending.compare_exchange_strong(before, by) || before == by;
+}
 
 constexpr std::string_view lost_sentence =
     ": part of the file can no longer be read; it was truncated or its disk failed. Restore it and "
@@ -48,7 +56,8 @@ void write_error(std::string_view text) {
     int signal = 0;
     // Another signal than SIGBUS is left to the command that asked for the first one.
     const auto is_left = [&] {
-        return signal != SIGBUS && (over || (deferred && !asked_to_end.exchange(true)));
+        return signal != SIGBUS &&
+               ((deferred && !asked_to_end.exchange(true)) || !may_end(End::by_signal));
     };
     while (sigwait(&signals, &signal) != 0 || is_left()) {
     }
@@ -58,6 +67,7 @@ void write_error(std::string_view text) {
         pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
         raise(SIGBUS);
     }
+    may_end(End::by_signal);  // the thread that lost the file cannot come to the program's own end
     abandon_output();
     if (isatty(STDERR_FILENO) == 1) write_error("\r\x1b[K");
     if (lost == nullptr && !is_muted())
@@ -73,7 +83,9 @@ void write_error(std::string_view text) {
 
 }  // namespace
 
-void ignore_interruptions() { over = true; }
+void ignore_interruptions() {
+    while (!may_end(End::by_itself)) pause();  // a signal has ended the program
+}
 void defer_interruption() { deferred = true; }
 bool is_interrupted() { return asked_to_end; }
 

@@ -11,8 +11,8 @@ void watch_interruptions();
 void defer_interruption();
 bool is_interrupted();
 
-/// The work is done or has failed, and that was said: from now on signals do nothing, so that the
-/// launcher that ends the other ranks changes neither words nor exit code.
+/// The work is done or has failed: from now on such signals change neither words nor exit code.
+/// Does not return where one has come before, which says so and ends the program.
 void ignore_interruptions();
 
 }  // namespace tsdiag::cli

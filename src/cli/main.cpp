@@ -31,11 +31,15 @@ int run_program(const std::optional<Launcher>& started, int argc, const char* co
             if (!started) throw;
             failure = current_failure();  // the ranks fail together
         }
-        if (!started) return program->command().run();
+        if (!started) {
+            const int code = program->command().run();
+            ignore_interruptions();
+            return code;
+        }
         return run_ranks(*started, program ? &program->command() : nullptr, failure);
     } catch (...) {
         if (failure.code == done) failure = current_failure();
-        if (started) ignore_interruptions();
+        ignore_interruptions();
         if (!failure.message.empty()) say(fmt::format("tsdiag: {}", printable(failure.message)));
         // Ranks that do not know of each other: the launcher ends all with the first that fails, so
         // that the one that speaks is to come first.

@@ -154,9 +154,9 @@ int run_ranks(const Launcher& launcher, Command* command, const Failure& unread)
     }
     if (succeeds() && first) failure = conclude(*command, code);
     if (failure.code != done) code = failure.code;
+    ignore_interruptions();  // the launcher ends all ranks with the first
     if (first && !failure.message.empty())
         say(fmt::format("tsdiag: {}", printable(failure.message)));
-    ignore_interruptions();
     return std::stoi(ranks.gather(std::to_string(code)).front());
 }
 

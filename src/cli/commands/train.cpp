@@ -250,6 +250,7 @@ int TrainCommand::run() const {
     TrainResult result = tsdiag::train(options);
     live.clear();
     if (!result.finished && is_interrupted()) {
+        ignore_interruptions();
         say(
             fmt::format("tsdiag: interrupted after step {}, which is saved; the same command with "
                         "--resume, without --force, goes on.",
