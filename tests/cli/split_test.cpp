@@ -1,10 +1,7 @@
 #include <gmock/gmock.h>
-#include <signal.h>
 
-#include <chrono>
+#include <fstream>
 #include <map>
-#include <random>
-#include <thread>
 
 #include "program.hpp"
 #include "support/places.hpp"
@@ -283,6 +280,7 @@ TEST_P(EverySequence, IsComputedByAllRanksTogether) {
 /// A probe of one sequence that is killed does not begin anew, alone or as ranks, and whoever goes
 /// on.
 TEST_F(Ranks, OfAKilledSequenceGoOnBehindItsLayers) {
+    if (fault_shim().empty()) GTEST_SKIP() << "nothing is preloaded under sanitizers";
     const Words words = {"probe",      "random:post-norm,layers=6,d=32,heads=4",
                          "--tokens",   "1000",
                          "--memory",   "120M",
@@ -291,22 +289,17 @@ TEST_F(Ranks, OfAKilledSequenceGoOnBehindItsLayers) {
     for (const auto& [killed, next] : {std::pair{1, 3}, {3, 1}}) {
         const std::string out = "of" + std::to_string(killed) + std::to_string(next);
         const Words all = with(words, {"--out", out});
+        // The first rank, once it has kept a layer, which it does after a second at the earliest.
         write_file(folder / "start",
-                   "[ \"${OMPI_COMM_WORLD_RANK:-0}\" = 0 ] && echo $$ > first\nexec \"$TSDIAG\"" +
+                   "[ \"${OMPI_COMM_WORLD_RANK:-0}\" = 0 ] && export LD_PRELOAD=" + fault_shim() +
+                       " TSDIAG_FAULT_BEHIND=.units TSDIAG_FAULT_REST=1\n"
+                       "exec \"$TSDIAG\"" +
                        quoted(all));
-        Running running = Running::shell(
-            folder.path(), (killed > 1 ? mpirun_of(killed) : std::string()) + "sh start");
-        const auto kept = [&] {
-            std::error_code none;
-            for (fs::recursive_directory_iterator at(units_folder(folder / out), none), end;
-                 !none && at != end; at.increment(none))
-                if (at->path().extension() == ".units") return true;
-            return false;
-        };
-        while (!kept() && !running.ended())
-            std::this_thread::sleep_for(std::chrono::milliseconds(5));
-        kill(pid_t(std::stol(read_file(folder / "first"))), SIGKILL);
-        ASSERT_NE(running.wait().code, 0) << "it was over before it was killed";
+        const Finished over =
+            Running::shell(folder.path(),
+                           (killed > 1 ? mpirun_of(killed) : std::string()) + "sh start")
+                .wait();
+        ASSERT_NE(over.code, 0) << "it was not killed";
         const Finished done = ranks(folder, next, all);
         EXPECT_EQ(done.code, 0) << done.err;
         EXPECT_THAT(done.out, HasSubstr("reused from an earlier run")) << out;
@@ -430,7 +423,6 @@ TEST_F(Ranks, WhoseArgumentsAreWrongFailTogether) {
         const char* said;
     };
     for (const Unlike& unlike : {Unlike{late + wrong, wrong, "tsdiag: --n: '0' is not"},
-                                 {wrong, late + wrong, "tsdiag: --n: '0' is not"},
                                  {right, wrong, "tsdiag: rank 1: --n: '0' is not"},
                                  {wrong, right, "tsdiag: --n: '0' is not"}}) {
         const Finished done = unlike_ranks(folder, {unlike.first, unlike.second});

@@ -16,7 +16,8 @@ if(TARGET tsdiag_program AND NOT TSDIAG_SANITIZE)
     tsdiag_use_parts(faults output)
     add_dependencies(faults tsdiag_program faults_shim)
     add_test(NAME faults COMMAND faults --seconds 20 --seed 1)
-    add_test(NAME faults_of_a_disk_that_lies_are_noticed COMMAND faults --seconds 5 --seed 3 --kind "train, power cut")
+    add_test(NAME faults_of_a_disk_that_lies_are_noticed
+        COMMAND faults --seconds 0 --rounds 12 --seed 3 --kind "train, power cut")
     set_tests_properties(faults faults_of_a_disk_that_lies_are_noticed PROPERTIES TIMEOUT 300)
     set_tests_properties(faults_of_a_disk_that_lies_are_noticed PROPERTIES
         ENVIRONMENT TSDIAG_FAULT_LIES=1 PASS_REGULAR_EXPRESSION "FAILED: train, power cut, resumed: train, change")

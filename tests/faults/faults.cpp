@@ -13,10 +13,11 @@
 
 /// Checks the state that the program leaves when it is killed, stopped, or finds the disk full.
 ///
-///     faults [--seconds S] [--seed K] [--kind TEXT]
+///     faults [--seconds S] [--rounds N] [--seed K] [--kind TEXT]
 ///
-/// Each round picks a command, a fault (one whose name has TEXT) and its place, by the seed; it
-/// ends with a table of the rounds, and with exit code 1 where any requirement was violated:
+/// For S seconds, and N rounds at least.  Each round picks a command, a fault (one whose name has
+/// TEXT) and its place, by the seed; it ends with a table of the rounds, and with exit code 1 where
+/// any requirement was violated:
 ///
 ///  - the folder holds the complete old or new result, and the user's files unchanged;
 ///  - the next command on it succeeds and leaves no hidden files;
@@ -88,7 +89,7 @@ class Faults {
     /// Restricted to the kinds of faults whose name contains `kind`.
     Faults(unsigned seed, std::string kind) : random_(seed), chosen_(std::move(kind)) {}
 
-    void run_until(Clock::time_point end) {
+    void run_until(Clock::time_point end, long least_rounds) {
         const std::vector<std::pair<const char*, std::function<void()>>> kinds = {
             {"killed at a change of a file", [&] { over_a_result("kill"); }},
             {"disk full from a change on", [&] { over_a_result("full"); }},
@@ -111,13 +112,17 @@ class Faults {
             {"two processes", [&] { together(); }},
             {"little memory", [&] { memory(); }}};
         // A slow machine goes on after `end`, at most to the last kind, until both ends were seen.
-        for (std::size_t i = 0; Clock::now() < end || (i < kinds.size() && !both_ends()); ++i) {
+        long rounds = 0;
+        for (std::size_t i = 0;
+             Clock::now() < end || (rounds < least_rounds && (rounds > 0 || i < kinds.size())) ||
+             (i < kinds.size() && !both_ends());
+             ++i) {
             const auto& [kind, run] = kinds[i % kinds.size()];
             kind_ = kind;
             if (kind_.find(chosen_) == std::string::npos) continue;
             const Clock::time_point begin = Clock::now();
             run();
-            ++rounds_[kind_];
+            ++rounds_[kind_], ++rounds;
             seconds_[kind_] += std::chrono::duration<double>(Clock::now() - begin).count();
         }
     }
@@ -758,16 +763,19 @@ class Faults {
 
 int main(int argc, char** argv) {
     double seconds = 120;
+    long rounds = 0;
     unsigned seed = 1;
     std::string kind;
     for (int i = 1; i + 1 < argc; i += 2) {
         if (argv[i] == std::string_view("--seconds")) seconds = std::stod(argv[i + 1]);
+        if (argv[i] == std::string_view("--rounds")) rounds = std::stol(argv[i + 1]);
         if (argv[i] == std::string_view("--seed")) seed = unsigned(std::stoul(argv[i + 1]));
         if (argv[i] == std::string_view("--kind")) kind = argv[i + 1];
     }
     tsdiag::test::Faults faults(seed, kind);
     faults.run_until(std::chrono::steady_clock::now() +
-                     std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-                         std::chrono::duration<double>(seconds)));
+                         std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                             std::chrono::duration<double>(seconds)),
+                     rounds);
     return faults.summary();
 }

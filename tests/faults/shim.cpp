@@ -13,6 +13,8 @@
 /// synchronised folder has reached it with all names before.
 ///
 ///     TSDIAG_FAULT_LIES=1 the disk says that it synchronised, and did not
+///     TSDIAG_FAULT_BEHIND=ENDING  once a file has got a name with this ending, the process ends
+///     TSDIAG_FAULT_REST=S         making a temporary folder takes S seconds
 ///     TSDIAG_CLOCK=S      the clock is S seconds ahead of the file system's
 #include <dlfcn.h>
 #include <errno.h>
@@ -263,7 +265,11 @@ int ftruncate64(int file, off64_t size) {
 int rename(const char* from, const char* to) {
     if (fails(true)) return -1;
     makes_a_name();
-    return real<int(const char*, const char*)>("rename")(from, to);
+    const int result = real<int(const char*, const char*)>("rename")(from, to);
+    const char* ending = getenv("TSDIAG_FAULT_BEHIND");
+    const size_t length = ending ? strlen(ending) : 0, all = strlen(to);
+    if (active && ending && all >= length && strcmp(to + all - length, ending) == 0) die();
+    return result;
 }
 int renameat2(int a, const char* from, int b, const char* to, unsigned flags) {
     if (fails(true)) return -1;
@@ -286,6 +292,7 @@ int mkdir(const char* path, mode_t mode) {
 }
 char* mkdtemp(char* pattern) {
     if (fails(true)) return nullptr;
+    if (const char* seconds = getenv("TSDIAG_FAULT_REST")) sleep(unsigned(atol(seconds)));
     return real<char*(char*)>("mkdtemp")(pattern);
 }
 int unlink(const char* path) {
