@@ -139,9 +139,9 @@ TEST(Check, ShowsControlsDrawsAndSteps) {
 
 TEST(Check, SaysBeforehandHowLongItTakes) {
     TemporaryDirectory folder;
-    Running long_one(folder.path(), {"check", "poly.eq43", "--trials", "200000", "--threads", "1"});
-    while (!long_one.ended() && long_one.said_so_far().empty())
-        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    Running long_one(folder.path(),
+                     {"check", "poly.eq43", "--trials", "10000000", "--threads", "1"});
+    EXPECT_TRUE(long_one.wait_until([&] { return !long_one.said_so_far().empty(); }));
     long_one.signal(SIGKILL);
     EXPECT_THAT(long_one.wait().err, HasSubstr("this will take about "));
     EXPECT_THAT(tsdiag(folder, check({"-q"})).err, IsEmpty());

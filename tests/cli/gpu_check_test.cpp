@@ -169,14 +169,14 @@ TEST_F(GpuCheck, StopsAStageThatTakesTooLong) {
 
 TEST_F(GpuCheck, BeginsNoPartOfTheSanitizersTestsThatMayNotEndInTime) {
     fs::create_directory(folder_.path() / "bin");
-    script(folder_.path() / "bin/compute-sanitizer", "sleep 1; echo '[  PASSED  ] 3 tests.'");
+    script(folder_.path() / "bin/compute-sanitizer", "sleep 4; echo '[  PASSED  ] 3 tests.'");
     const Finished found =
-        Running::shell(folder_.path(), "TSDIAG_CHECK_LIMIT=3 PATH=" + (folder_ / "bin") +
+        Running::shell(folder_.path(), "TSDIAG_CHECK_LIMIT=8 PATH=" + (folder_ / "bin") +
                                            ":$PATH " + gpu_check_file() + " --build " +
                                            build_.string() + " memcheck")
             .wait();
     EXPECT_EQ(found.code, 0) << found.out;
-    EXPECT_THAT(found.out, ContainsRegex("PASS memcheck .* [1-3] of 8 parts of the tests"));
+    EXPECT_THAT(found.out, ContainsRegex("PASS memcheck .* 1 of 8 parts of the tests"));
 }
 
 TEST_F(GpuCheck, TakesFourMinutesFromAPack) {

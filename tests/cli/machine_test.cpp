@@ -36,17 +36,15 @@ TEST(Threads, AreNeverMoreThanTheMachineStarts) {
     EXPECT_EQ(many.code, 0) << many.err;
     EXPECT_THAT(many.err, HasSubstr("instead of 100000"));
     // As a user who may start no other process.
+    const fs::path out = "/dev/shm" / folder.path().filename();
     const std::string limited =
         "export ASAN_OPTIONS=detect_leaks=0; ulimit -u 1; exec \"$TSDIAG\" probe " +
-        std::string(tiny_of_20_ids) +
-        " --tokens 4 --no-report --threads 2 --out /dev/shm/tsdiag-threads-$$";
+        std::string(tiny_of_20_ids) + " --tokens 4 --no-report --threads 2 --out " + out.string();
     const std::string as_nobody =
         getuid() == 0 ? "setpriv --reuid 65534 --clear-groups bash -c '" + limited + "'"
                       : "bash -c '" + limited + "'";
     const Finished one = Running::shell(folder.path(), as_nobody).wait();
-    for (const auto& entry : fs::directory_iterator("/dev/shm"))
-        if (entry.path().filename().string().starts_with("tsdiag-threads-"))
-            fs::remove_all(entry.path());
+    fs::remove_all(out);
     if (one.code == 126 || one.code == 127)
         GTEST_SKIP() << "no other user can be tried: " << one.err;
     EXPECT_EQ(one.code, 0) << one.err;
@@ -94,18 +92,16 @@ TEST(HostileNames, ForgeNoLineAndHideNothing) {
     EXPECT_THAT(read, testing::UnorderedElementsAreArray(names));
 }
 
-/// Sizes that no machine holds are refused before anything is allocated: within a gigabyte of
-/// addresses, and at once.
+/// Sizes that no machine holds are refused before anything is allocated, and at once: in few
+/// seconds of a processor, which a sanitizer multiplies.
 class EveryAbsurdSize : public testing::TestWithParam<std::string> {};
 TEST_P(EveryAbsurdSize, IsRefusedAtOnce) {
     TemporaryDirectory folder;
-    const auto begin = std::chrono::steady_clock::now();
     const Finished found =
-        Running::shell(folder.path(), "exec timeout 60 \"$TSDIAG\" " + GetParam()).wait();
+        Running::shell(folder.path(), "ulimit -t 30; exec \"$TSDIAG\" " + GetParam()).wait();
     EXPECT_TRUE(found.code == 1 || found.code == 2) << found.code << ": " << found.err;
     EXPECT_EQ(std::count(found.err.begin(), found.err.end(), '\n'), 1) << found.err;
     EXPECT_THAT(found.err, Not(HasSubstr("std::")));
-    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
 }
 const std::string model = tiny_of_20_ids;
 INSTANTIATE_TEST_SUITE_P(
@@ -121,22 +117,17 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(Gnuplot, EndsWithTheProgramThatStartedIt) {
     TemporaryDirectory folder;
-    write_file(folder / "gnuplot", "#!/bin/sh\necho $$ >\"$MARK\"\nexec sleep 100\n");
+    write_file(folder / "gnuplot", "#!/bin/sh\necho $$ >\"$MARK\"\nexec sleep 600\n");
     fs::permissions(folder / "gnuplot", fs::perms::owner_all);
     Running running(
         folder.path(), {"probe", tiny_of_20_ids, "--tokens", "4", "--out", "out"},
         {"PATH=" + folder.path().string() + ":/usr/bin:/bin", "MARK=" + (folder / "pid")});
-    const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    while (read_file(folder / "pid").empty() && std::chrono::steady_clock::now() < patience)
-        std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    ASSERT_FALSE(read_file(folder / "pid").empty());
+    ASSERT_TRUE(running.wait_until([&] { return read_file(folder / "pid").ends_with('\n'); }));
     const pid_t gnuplot = std::stoi(read_file(folder / "pid"));
     EXPECT_TRUE(is_alive(gnuplot));
     running.signal(SIGKILL);
     EXPECT_EQ(running.wait().code, 128 + SIGKILL);
-    for (int i = 0; i < 500 && is_alive(gnuplot); ++i)
-        std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    EXPECT_FALSE(is_alive(gnuplot));
+    EXPECT_TRUE(dies(gnuplot));
 }
 
 }  // namespace

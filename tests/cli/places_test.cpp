@@ -35,14 +35,12 @@ std::map<std::string, std::string> state_of(const fs::path& folder) {
     return out;
 }
 
-/// Fails where it takes longer, as what computes first would.
+/// Fails where it takes minutes, as what waits for a reader would.
 Finished soon(const fs::path& folder, const Words& words) {
     Running running(folder, words);
-    constexpr int tries = 1500;
-    for (int i = 0; i < tries && !running.ended(); ++i)
-        std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    EXPECT_TRUE(running.ended()) << testing::PrintToString(words);
-    if (!running.ended()) running.signal(SIGKILL);
+    const bool ended = running.ends();
+    EXPECT_TRUE(ended) << testing::PrintToString(words);
+    if (!ended) running.signal(SIGKILL);
     return running.wait();
 }
 
@@ -432,7 +430,7 @@ TEST_F(BadDisk, AFolderThatIsShutIsToldBeforeAnythingIsComputed) {
     fs::permissions(folder / "shut", fs::perms::owner_all);
 }
 
-/// A table that takes long to write.
+/// A table that takes long to write: some of the signals come before its file has its name.
 TEST_F(Places, AnInterruptedExportLeavesNothing) {
     const std::string curves = read_file(folder / "a/curves.csv");
     const std::string head = curves.substr(0, curves.find('\n') + 1);
@@ -459,11 +457,12 @@ TEST_F(Places, AnInterruptedExportLeavesNothing) {
         while (!running.ended() && !half()) std::this_thread::yield();
         running.signal(attempt % 2 ? SIGINT : SIGTERM);
         const Finished done = running.wait();
-        if (done.code == 0) continue;  // it had ended
-        seen = true;
-        EXPECT_EQ(done.code, 130) << done.err;
-        EXPECT_TRUE(read_file(folder / "out") == "mine");
         EXPECT_THAT(names_in(folder.path()), testing::ElementsAre("a", "out"));
+        if (done.code == 0) continue;  // it had ended
+        EXPECT_EQ(done.code, 130) << done.err;
+        const std::string now = read_file(folder / "out");
+        seen = now == "mine";
+        EXPECT_TRUE(seen || now == tsdiag(folder, exported).out) << "half of it";
     }
     EXPECT_TRUE(seen);
 }

@@ -64,6 +64,18 @@ class Running {
         return waitid(P_PID, id_t(child_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
                info.si_pid == child_;
     }
+    /// Waits until `happens()`, which it returns: false where the program has ended before.
+    template <class Event>
+    bool wait_until(const Event& happens) {
+        while (!happens() && !ended()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        return happens();
+    }
+    /// Waits until it has ended; false where that takes minutes, as what would go on for ever.
+    bool ends() {
+        const auto patience = std::chrono::steady_clock::now() + std::chrono::minutes(5);
+        wait_until([&] { return std::chrono::steady_clock::now() > patience; });
+        return ended();
+    }
     /// Its stderr so far.
     std::string said_so_far() const { return read_file(err_); }
     Finished wait() {
@@ -158,6 +170,18 @@ inline std::vector<std::string> names_in(const std::filesystem::path& folder) {
         names.push_back(entry.path().filename().string());
     std::sort(names.begin(), names.end());
     return names;
+}
+
+/// Has a command begun to write its result `out`?  Then the folder that it will exchange for it is
+/// there.
+inline bool has_begun(const std::filesystem::path& out) {
+    std::error_code none;
+    const std::string begin = "." + out.filename().string() + ".tsdiag-";
+    for (std::filesystem::directory_iterator at(out.parent_path(), none), end; !none && at != end;
+         at.increment(none))
+        if (at->path().filename().string().starts_with(begin) && at->is_directory(none))
+            return true;
+    return false;
 }
 
 /// What an interrupted run leaves beside the units that it had finished, which it keeps for the

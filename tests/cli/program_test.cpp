@@ -474,16 +474,17 @@ TEST(Output, AClosedPipeIsNoError) {
     expect_one_sentence(found.err);
 }
 
+/// Before a trial is kept, and afterwards.
 TEST(Interruption, LeavesNothingAndExits130) {
     for (const int signal : {SIGINT, SIGTERM}) {
         TemporaryDirectory folder;
         Running running(folder.path(),
                         {"probe", "random:post-norm,d=128,heads=4,layers=12", "--tokens", "256",
-                         "--trials", "1000", "--out", "deep/out"});
-        for (int i = 0; i < 200 && !fs::exists(folder / "deep"); ++i)
-            std::this_thread::sleep_for(std::chrono::milliseconds(20));
-        std::this_thread::sleep_for(std::chrono::milliseconds(300));
-        ASSERT_FALSE(running.ended());
+                         "--trials", "100000", "--out", "deep/out"});
+        ASSERT_TRUE(running.wait_until([&] {
+            return signal == SIGINT ? has_begun(folder / "deep/out")
+                                    : fs::exists(folder / "deep/.out.tsdiag-units");
+        }));
         running.signal(signal);
         const Finished found = running.wait();
         EXPECT_EQ(found.code, 130);
@@ -543,12 +544,9 @@ TEST(FigureCommand, SolvesAnEquation) {
 TEST(FigureCommand, InterruptedLeavesNothing) {
     TemporaryDirectory folder;
     std::vector<std::string> words = tiny_figure("2000");
-    words[3] = "2000";
+    words[3] = "100000";
     Running running(folder.path(), words);
-    for (int i = 0; i < 200 && !fs::exists(folder / "figures"); ++i)
-        std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    ASSERT_FALSE(running.ended());
+    ASSERT_TRUE(running.wait_until([&] { return has_begun(folder / "figures/tse.fig2"); }));
     running.signal(SIGINT);
     EXPECT_EQ(running.wait().code, 130);
     EXPECT_THAT(names_but_units(folder.path()), IsEmpty());

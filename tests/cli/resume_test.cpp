@@ -266,8 +266,8 @@ TEST(InterruptedTraining, SavesTheStepItIsAtAndGoesOn) {
     std::size_t before = 1;  // the header
     for (const int signal : {SIGINT, SIGTERM}) {
         Running running(folder.path(), words);
-        while (!running.ended() && rows_so_far(folder / "run/steps.csv") < before + 3)
-            std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        ASSERT_TRUE(running.wait_until(
+            [&] { return rows_so_far(folder / "run/steps.csv") >= before + 3; }));
         running.signal(signal);
         const Finished ended = running.wait();
         EXPECT_EQ(ended.code, 130) << ended.err;

@@ -188,11 +188,6 @@ TEST_F(Watch, TellsOfStepsThatContradictEachOther) {
 TEST_F(Watch, SeesCheckpointsAppearAndEndsCleanly) {
     fs::create_directory(folder / "run");
     Running running(folder.path(), words({"--every", "0"}));
-    const auto until = [&](const std::function<bool()>& there) {
-        for (int i = 0; i < 600 && !there() && !running.ended(); ++i)
-            std::this_thread::sleep_for(std::chrono::milliseconds(100));
-        return there();
-    };
     const auto has_step = [&](const char* step) {
         const fs::path table = folder / "watched/metrics.csv";
         return fs::exists(table) &&
@@ -200,10 +195,10 @@ TEST_F(Watch, SeesCheckpointsAppearAndEndsCleanly) {
     };
     init("elsewhere", "1");
     fs::rename(folder / "elsewhere", folder / "run/checkpoint-100");
-    EXPECT_TRUE(until([&] { return has_step("100"); })) << running.said_so_far();
+    EXPECT_TRUE(running.wait_until([&] { return has_step("100"); })) << running.said_so_far();
     init("elsewhere", "2");
     fs::rename(folder / "elsewhere", folder / "run/checkpoint-200");
-    EXPECT_TRUE(until([&] { return has_step("200"); })) << running.said_so_far();
+    EXPECT_TRUE(running.wait_until([&] { return has_step("200"); })) << running.said_so_far();
     EXPECT_THAT(file("watched/report.html"), HasSubstr("http-equiv=\"refresh\" content=\"1\""));
     running.signal(SIGINT);
     const Finished ended = running.wait();
