@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
+#include <ctime>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -188,13 +188,13 @@ TEST_F(TokenizerModels, BpeEqualsTheTextbookLoop) {
 
 TEST_F(TokenizerModels, OneWordOfAMegabyteTakesLessThanSeconds) {
     const std::string word(1 << 20, 'a');
-    const auto start = std::chrono::steady_clock::now();
+    const std::clock_t start = std::clock();
     const Tokenizer merged = made(bpe({"a", "aa", "aaaa"}, R"("a a","aa aa")"));
     EXPECT_EQ(merged.encode(word).size(), word.size() / 4);
     const Tokenizer unigram =
         made(R"({"type":"Unigram","unk_id":0,"vocab":[["<unk>",0],["a",-2],["aaa",-3]]})");
     EXPECT_EQ(unigram.encode(word).size(), word.size() / 3 + 1);
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+    EXPECT_LT(std::clock() - start, 20 * CLOCKS_PER_SEC);
 }
 
 TEST_F(TokenizerModels, UnknownCharactersFallBackToBytesOrAreOneToken) {
@@ -400,7 +400,7 @@ TEST_F(TokenizerFiles, RegularExpressionsAreThoseOfOniguruma) {
 }
 
 TEST_F(TokenizerFiles, HostileExpressionsAndTextsEndInTime) {
-    const auto start = std::chrono::steady_clock::now();
+    const std::clock_t start = std::clock();
     const auto encode = [](const std::string& regex, const std::string& text) {
         made(
             bpe({"a", "b"}, "", R"(,"unk_token":"a")"),
@@ -410,7 +410,7 @@ TEST_F(TokenizerFiles, HostileExpressionsAndTextsEndInTime) {
             .encode(text);
     };
     EXPECT_THROW(encode("(?:a+)+c", std::string(5000, 'a')), FormatError);
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(40));
+    EXPECT_LT(std::clock() - start, 40 * CLOCKS_PER_SEC);
     // a text that each normaliser makes ten times longer
     std::string steps;
     for (int i = 0; i < 12; ++i)
