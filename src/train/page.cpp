@@ -189,10 +189,10 @@ PlainPage training_page(const TrainResult& result) {
     page.facts = {{"parameters", run.parameters ? std::to_string(*run.parameters) : ""},
                   {"device", run.device},
                   {"threads", run.threads ? std::to_string(*run.threads) : ""}};
-    if (run.train)
-        for (const auto& [key, value] : run.train->json().object())
-            if (std::string text = fact(value); !text.empty())
-                page.facts.emplace_back(key, std::move(text));
+    const Json settings = run.train ? run.train->json() : Json::Object{};
+    for (const auto& [key, value] : settings.object())
+        if (std::string text = fact(value); !text.empty())
+            page.facts.emplace_back(key, std::move(text));
     page.files = {{"steps.csv", "loss, gradient norm and learning rate of every step"},
                   {"gradients.csv", "gradient norms by layer"},
                   {"evaluations.csv", "loss and accuracy of held-out samples"},
