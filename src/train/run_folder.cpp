@@ -27,11 +27,12 @@ void require_same(const fs::path& directory, RunRecord::Training then,
                                      directory.string(), now.model));
     then.architecture = now.architecture;
     const Json before = then.json(), after = now.json();
-    for (const auto& [key, value] : after.object())
-        if (before[key].dump() != value.dump())
-            throw UsageError(fmt::format("--resume: {} was trained with {} {}, but now it is {}.",
-                                         directory.string(), key, before[key].dump(),
-                                         value.dump()));
+    for (const Json* all : {&after, &before})  // either lacks what was not given
+        for (const auto& [key, value] : all->object())
+            if (before[key].dump() != after[key].dump())
+                throw UsageError(
+                    fmt::format("--resume: {} was trained with {} {}, but now it is {}.",
+                                directory.string(), key, before[key].dump(), after[key].dump()));
 }
 
 /// Renames a state from which no run can be resumed, so that a new one can take its name.

@@ -430,7 +430,14 @@ TEST(Train, RefusesWhatCannotBe) {
     o.resume = true;
     o.batch = 5;
     EXPECT_THAT(error_of(o), HasSubstr("was trained with batch 4, but now it is 5"));
-    o.batch = 4;
+    o = tiny();
+    o.directory = folder / "long";
+    o.schedule.length = 99;
+    train(o);
+    o.resume = true;
+    o.schedule.length = 0;
+    EXPECT_THAT(error_of(o), HasSubstr("was trained with length 99, but now it is null"));
+    o.directory = folder / "";
     write_file(folder / "checkpoints/step-12/training.safetensors", "cut");
     EXPECT_NE(error_of(o), "(no error)");
     o = tiny();
