@@ -138,21 +138,24 @@ TEST_F(Watch, LeavesWhatIsNotCompleteOrBroken) {
     EXPECT_THAT(unknown.err, HasSubstr("did you mean t_sim?"));
 }
 
-/// A list of told alarms that is none is refused with its file and what is wrong.
+/// A list of told alarms that is none is refused with its file, what is wrong and what to do.
 TEST_F(Watch, NamesWhatIsWrongInTheListOfToldAlarms) {
     init_equal(1);
     ASSERT_EQ(once().code, 0);
     const std::string list = "watched/checkpoints/told/alarms.json";
     fs::create_directories(folder / "watched/checkpoints/told");
     for (const auto& [text, wrong] : std::map<std::string, std::string>{
-             {"{}", "is not a list of alarms; remove it"},
-             {R"([{"kind": "change", "number": "t_sim", "step": 1}])", "has no member 'sentence'"},
-             {R"([{"kind": 3}])", "has a number (3) in member 'kind', expected a string"}}) {
+             {"{}", "a JSON value is an object, expected an array"},
+             {R"([{"kind": "change", "number": "t_sim", "step": 1}])",
+              "alarm 0: has no member 'sentence'; another version may have written it"},
+             {R"([{"kind": 3}])",
+              "alarm 0: has a number (3) in member 'kind', expected a string"}}) {
         write_file(folder / list, text);
         const Finished refused = once();
         EXPECT_EQ(refused.code, 1) << refused.err;
         expect_one_sentence(refused.err);
-        EXPECT_THAT(refused.err, HasSubstr(list + ": " + wrong));
+        EXPECT_THAT(refused.err, HasSubstr(list + ": is not a list of alarms (" + wrong +
+                                           "); remove it, and alarms are told again."));
     }
 }
 

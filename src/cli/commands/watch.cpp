@@ -342,10 +342,16 @@ void Watch::read_reported() {
     std::error_code failed;
     if (!fs::exists(file, failed)) return;
     const Json all = file_json(file, "a file written by tsdiag");
-    if (!all.is_array())
-        throw FormatError(fmt::format(
-            "{}: is not a list of alarms; remove it, and alarms are told again.", file.string()));
-    for (const Json& one : all.array()) reported_.push_back(Alarm::of(one, file.string()));
+    try {
+        for (const Json& one : all.array())
+            reported_.push_back(Alarm::of(one, fmt::format("alarm {}", reported_.size())));
+    } catch (const FormatError& error) {
+        std::string why = error.what();
+        if (why.ends_with('.')) why.pop_back();
+        throw FormatError(
+            fmt::format("{}: is not a list of alarms ({}); remove it, and alarms are told again.",
+                        file.string(), why));
+    }
 }
 
 void Watch::write_reported() {
