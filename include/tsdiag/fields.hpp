@@ -92,13 +92,14 @@ class FieldReader {
     }
     /// JSON has those beyond int64 as doubles.
     bool take(const Json& value, std::uint64_t& out) const {
-        const bool of_type = value.is_number() && value.number() >= 0;
-        if (!accept(of_type, value, "a number of 0 or more")) return false;
+        const double number = value.is_number() ? value.number() : -1;
+        const bool of_type = value.is_integer() ? value.integer() >= 0 : number >= 0x1p63;
+        if (!accept(of_type, value, "an integer of 0 or more")) return false;
         if (value.is_integer())
             out = std::uint64_t(value.integer());
         else
-            out = value.number() < 0x1p64 ? std::uint64_t(value.number())
-                                          : std::numeric_limits<std::uint64_t>::max();
+            out =
+                number < 0x1p64 ? std::uint64_t(number) : std::numeric_limits<std::uint64_t>::max();
         return true;
     }
     bool take(const Json& value, double& out) const {

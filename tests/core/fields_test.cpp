@@ -108,7 +108,8 @@ TEST(Fields, NameTheMemberThatHasAnotherType) {
     };
     EXPECT_THAT(with("count", "1.5"),
                 HasSubstr("has a number (1.5) in member 'count', expected an integer."));
-    EXPECT_THAT(with("seed", "-1"), HasSubstr("expected a number of 0 or more."));
+    for (const char* value : {"-1", "0.5"})
+        EXPECT_THAT(with("seed", value), HasSubstr("expected an integer of 0 or more."));
     EXPECT_THAT(with("lines", "[\"a\", 3]"), HasSubstr("has a number (3) in member 'lines'"));
     EXPECT_THAT(with("pairs", "[[0, null]]"), HasSubstr("has null in member 'pairs'"));
     EXPECT_THAT(with("parts", "[{\"word\": \"w\"}]"), HasSubstr("has no member 'flag'"));
