@@ -84,6 +84,11 @@ void refuse_lists(const Checkpoint& file) {
     }
 }
 
+/// Of maps, queries, keys or values.
+Index heads_of(const SavedTrace::Array& array) {
+    return array.raw.shape[array.raw.shape.size() - 3];
+}
+
 [[noreturn]] void misfit(const SavedTrace::Array& array, std::string_view expected) {
     throw ShapeError(
         fmt::format("{} is {}, expected {}.", array.name, shape_text(array.raw.shape), expected));
@@ -488,8 +493,7 @@ void SavedTrace::check_axes(const Array& array, Index layer, bool queries) {
     const std::vector<std::int64_t>& shape = array.raw.shape;
     const auto state = states_.find(layer), map = attentions_.find(layer);
     // Keys of one head are usual beside several queries, and maps of one head say that it is one.
-    const bool one_head =
-        map != attentions_.end() && map->second.raw.shape[map->second.raw.shape.size() - 3] == 1;
+    const bool one_head = map != attentions_.end() && heads_of(map->second) == 1;
     if (queries && !one_head && state != states_.end() && state->second.by_sample &&
         shape.size() == 3 && shape[0] == summary_.samples && shape[1] == part_of(layer).tokens)
         misfit(array,
@@ -517,7 +521,7 @@ void SavedTrace::check_heads(Layers& layers) {
             misfit(array, fmt::format("square matrices of {} tokens as in {}", part.tokens,
                                       part.tokens_from));
         if (&layers == &attentions_ || &layers == &queries_)
-            summary_.heads = std::max(summary_.heads, Index(shape[shape.size() - 3]));
+            summary_.heads = std::max(summary_.heads, heads_of(array));
     }
 }
 
@@ -572,16 +576,13 @@ void SavedTrace::check_pairs() const {
         if (q.back() != k.back())
             misfit(found->second,
                    fmt::format("{} columns per head as in {}", q.back(), query.name));
-        const Index heads = q[q.size() - 3], kv_heads = k[k.size() - 3];
+        const Index heads = heads_of(query), kv_heads = heads_of(found->second);
         if (heads % kv_heads != 0)
             misfit(found->second, fmt::format("heads that divide the {} of {}", heads, query.name));
     }
     for (const auto& [layer, map] : attentions_) {
         const auto query = queries_.find(layer);
         if (query == queries_.end()) continue;
-        const auto heads_of = [](const Array& array) {
-            return array.raw.shape[array.raw.shape.size() - 3];
-        };
         if (heads_of(map) != heads_of(query->second))
             misfit(map, fmt::format("the {} heads of {}; save the maps of all heads, or leave one "
                                     "of both out",
@@ -646,9 +647,8 @@ void SavedTrace::measure() {
     summary_.last_width = parts_.rbegin()->second.width;
     for (const Layers* kind : {&attentions_, &queries_})
         for (const auto& [layer, array] : *kind) {
-            const std::vector<std::int64_t>& shape = array.raw.shape;
             const double share = double(part_of(layer).tokens) / double(summary_.tokens);
-            const double heads = double(shape[shape.size() - 3]) * share * share;
+            const double heads = double(heads_of(array)) * share * share;
             summary_.full_heads = std::max(summary_.full_heads, Index(std::ceil(heads)));
         }
     for (auto part = parts_.rbegin(); part != parts_.rend(); ++part)
@@ -660,9 +660,6 @@ void SavedTrace::measure() {
 
 void SavedTrace::measure_layers() {
     std::map<Index, LayerSizes> sizes;  // a damaged name may be of layer 10^9
-    const auto heads_of = [](const Array& array) {
-        return array.raw.shape[array.raw.shape.size() - 3];
-    };
     for (const auto& [layer, array] : states_)
         if (layer < summary_.layers) sizes[layer];
     for (const Layers* kind : {&attentions_, &queries_})
