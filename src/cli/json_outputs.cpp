@@ -91,8 +91,7 @@ std::span<const JsonOutput> json_outputs() {
           {"model", "object",
            "what would be run, as `spec` of run.json, or of what a trace is; where layers differ, "
            "`sizes`: of each `layer` its `tokens`, `width`, `heads` and `kv_heads` (of keys and "
-           "values), null where "
-           "not known",
+           "values), null where not known",
            false},
           {"unknown", "text", "why nothing would be run", false},
           {"draft", "text", "the beginning of a map for `--map`, where nothing would be run",

@@ -16,8 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t rounded = std::uint64_t(1)
-                                  << 63;  // from here on, JSON has seeds as doubles
+constexpr std::uint64_t rounded = 1ULL << 63;  // from here on, JSON has seeds as doubles
 
 /// The settings of the training in `directory`, where there is one.
 std::optional<RunRecord::Training> settings_of(const fs::path& directory) {
