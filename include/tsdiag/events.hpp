@@ -94,8 +94,8 @@ struct Attention {
     bool pre_norm = false;  ///< a norm stands before the branch: est1 and est2 do not apply
     /// Why no estimate applies ("P V is normalised"); null: they do.
     const char* why_no_estimate = nullptr;
-    AttentionOver over = {};  ///< of X and R, too; of channels there are `op.tokens()`
     Derived derived = {};
+    AttentionOver over = {};  ///< of X and R, too; of channels there are `op.tokens()`
     /// On a device: the attention of all samples as one, X and R (samples, n, d) and the heads of
     /// each sample in turn, and which of them this is; null: it is alone.
     const Attention* together = nullptr;

@@ -453,20 +453,17 @@ class Replay {
         std::optional<double> gain = settings_.trace.a2;
         if (!gain && !normed_branch)
             gain = measured_gain(*op, input, added(layer, in), rounding(), op->rows_at_once(whole));
-        const char* why = nullptr;
-        if (normed_branch)
-            why = "the attention branch is normalised";
-        else if (!gain)
-            why = "a2 is not known (--a2)";
-        const Attention attention = {.layer = layer,
-                                     .op = *op,
-                                     .input = input,
-                                     .residual = in,
-                                     .a2 = gain.value_or(std::nan("")),
-                                     .memory = whole,
-                                     .pre_norm = normed_first(placement_),
-                                     .why_no_estimate = why};
-        observer_.on_attention(attention);
+        observer_.on_attention({.layer = layer,
+                                .op = *op,
+                                .input = input,
+                                .residual = in,
+                                .a2 = gain.value_or(std::nan("")),
+                                .memory = whole,
+                                .pre_norm = normed_first(placement_),
+                                .why_no_estimate = normed_branch
+                                                       ? "the attention branch is normalised"
+                                                   : gain ? nullptr
+                                                          : "a2 is not known (--a2)"});
     }
 
     const std::vector<SavedTrace>& batches_;
