@@ -20,7 +20,7 @@ using testing::HasSubstr;
 
 using Words = std::vector<std::string>;
 
-const std::string tiny = "random:gpt2,layers=2,d=8,heads=2,vocab=16,tokens=8";
+const std::string tiny_gpt2 = "random:gpt2,layers=2,d=8,heads=2,vocab=16,tokens=8";
 
 /// Everything below `folder`: what it is, and the bytes of files and links.
 std::map<std::string, std::string> state_of(const fs::path& folder) {
@@ -49,7 +49,7 @@ class Places : public testing::Test {
   protected:
     void SetUp() override { measure("a", "1"); }
     void measure(const std::string& out, const std::string& seed) {
-        const Finished done = tsdiag(folder, {"probe", tiny, "--tokens", "4", "--seed", seed,
+        const Finished done = tsdiag(folder, {"probe", tiny_gpt2, "--tokens", "4", "--seed", seed,
                                               "--no-report", "-q", "-o", out});
         ASSERT_EQ(done.code, 0) << done.err;
     }
@@ -118,11 +118,11 @@ TEST_F(Places, AnExportIsWrittenIntoAPipeAndThroughALink) {
 /// Commands that write a folder, each so large that it would not end here.
 const std::vector<Words>& writers() {
     static const std::vector<Words> all = {
-        {"probe", tiny, "--tokens", "8", "--trials", "10000000", "-q"},
-        {"probe", tiny, "--tokens", "8", "--trials", "10000000", "-q", "--part", "1/2"},
+        {"probe", tiny_gpt2, "--tokens", "8", "--trials", "10000000", "-q"},
+        {"probe", tiny_gpt2, "--tokens", "8", "--trials", "10000000", "-q", "--part", "1/2"},
         {"check", "tse.lemma2.4", "--trials", "10000000", "-q"},
         {"figure", "tse.fig2", "--trials", "100000", "-q"},
-        {"train", tiny, "--data", "copy:3", "--tokens", "5", "--steps", "100000000", "-q"},
+        {"train", tiny_gpt2, "--data", "copy:3", "--tokens", "5", "--steps", "100000000", "-q"},
         {"init", "random:gpt2"},
         {"compare", "a", "a", "-q"},
         {"gradients", "log.csv", "--resamples", "100", "-q"},
@@ -154,9 +154,9 @@ TEST_F(Places, AFolderIsRefusedBeforeAnythingIsComputed) {
 
 TEST_F(Places, TheRootIsRefused) {
     const std::vector<Words> all = {
-        {"probe", tiny, "--tokens", "8", "-q"},
-        {"train", tiny, "--data", "copy:3", "--tokens", "5", "--steps", "100000000", "-q"},
-        {"init", tiny},
+        {"probe", tiny_gpt2, "--tokens", "8", "-q"},
+        {"train", tiny_gpt2, "--data", "copy:3", "--tokens", "5", "--steps", "100000000", "-q"},
+        {"init", tiny_gpt2},
         {"compare", "a", "a", "-q"}};
     for (const Words& words : all)
         for (const char* place : {"/", "/.."})
@@ -167,7 +167,7 @@ TEST_F(Places, TheRootIsRefused) {
 
 TEST_F(Places, NothingIsWrittenOntoIntoOrAboveWhatIsRead) {
     measure("b", "2");
-    ASSERT_EQ(run({"init", tiny, "-o", "models/m"}).code, 0);
+    ASSERT_EQ(run({"init", tiny_gpt2, "-o", "models/m"}).code, 0);
     fs::create_directory(folder / "logs");
     std::string log = "step,grad_norm\n";
     for (int t = 0; t < 40; ++t) log += std::to_string(t) + ',' + std::to_string(1 + t % 7) + '\n';
@@ -215,14 +215,14 @@ TEST_F(Places, EveryOptionThatNamesAFileProtectsIt) {
     write_file(folder / "box/devil.fig2b/x", "");
     const std::regex named("(--[a-z-]+) (FILE|FILE.npy|KIND|PATH)\\b");
     std::size_t count = 0;
-    for (const Words& words :
-         std::vector<Words>{{"probe", tiny, "--tokens", "4"},
-                            {"watch", "a", "--once", "--settle", "0"},
-                            {"check", "tse.lemma2.4"},
-                            {"figure", "devil.fig2b"},
-                            {"gradients", "a/metrics.csv"},
-                            {"train", tiny, "--data", "copy:3", "--tokens", "5", "--steps", "1"},
-                            {"init", tiny}}) {
+    for (const Words& words : std::vector<Words>{
+             {"probe", tiny_gpt2, "--tokens", "4"},
+             {"watch", "a", "--once", "--settle", "0"},
+             {"check", "tse.lemma2.4"},
+             {"figure", "devil.fig2b"},
+             {"gradients", "a/metrics.csv"},
+             {"train", tiny_gpt2, "--data", "copy:3", "--tokens", "5", "--steps", "1"},
+             {"init", tiny_gpt2}}) {
         const std::string help = run({words.front(), "--help"}).out;
         for (std::sregex_iterator at(help.begin(), help.end(), named), end; at != end; ++at) {
             const std::string option = (*at)[1];
@@ -245,7 +245,7 @@ TEST_F(Places, EveryOptionThatNamesAFileProtectsIt) {
 }
 
 TEST_F(Places, MergeWritesWhatItsArgumentNames) {
-    const Words probe = {"probe", tiny, "--tokens", "4", "--trials", "4", "--no-report", "-q"};
+    const Words probe = {"probe", tiny_gpt2, "--tokens", "4", "--trials", "4", "--no-report", "-q"};
     for (const char* part : {"1/2", "2/2"})
         ASSERT_EQ(run(with(probe, {"--part", part, "-o", "r"})).code, 0);
     fs::rename(folder / ".r.tsdiag-units", folder / ".s.tsdiag-units");
@@ -285,7 +285,7 @@ TEST_F(Places, PagesReplaceOnlyPages) {
 
 TEST_F(Places, SubmitReplacesNothing) {
     fs::create_symlink("nowhere", folder / "tsdiag-probe.sbatch");
-    const Words submit = {"submit", "probe", tiny, "--out"};
+    const Words submit = {"submit", "probe", tiny_gpt2, "--out"};
     const Finished found = run(with(submit, {"result"}));
     EXPECT_EQ(found.code, 2);
     EXPECT_THAT(found.err, HasSubstr("tsdiag-probe.sbatch: exists"));
@@ -296,7 +296,7 @@ TEST_F(Places, SubmitReplacesNothing) {
 /// The disk is full at its first units.
 TEST_F(Places, APartThatCannotKeepItsUnitsLeavesNoFolder) {
     const Finished found =
-        Running::shell(folder.path(), "ulimit -f 2; exec \"$TSDIAG\" probe " + tiny +
+        Running::shell(folder.path(), "ulimit -f 2; exec \"$TSDIAG\" probe " + tiny_gpt2 +
                                           " --tokens 4 --trials 4 -q --part 1/2 -o out")
             .wait();
     EXPECT_EQ(found.code, 1);
@@ -308,13 +308,13 @@ TEST_F(Places, APartThatCannotKeepItsUnitsLeavesNoFolder) {
 /// Commands that write a folder, each short; "run" holds checkpoints.
 const std::vector<Words>& short_writers() {
     static const std::vector<Words> all = {
-        {"probe", tiny, "--tokens", "4", "-q"},
+        {"probe", tiny_gpt2, "--tokens", "4", "-q"},
         {"probe", "run", "--samples", "2", "-q"},
         {"check", "devil.eq59", "--trials", "20", "-q"},
         {"figure", "tse.fig2", "--trials", "2", "--reading", "d=16", "--reading", "heads=2",
          "--reading", "ffn=8", "--reading", "tokens=8", "--reading", "layers=2", "-q"},
-        {"train", tiny, "--data", "copy:3", "--tokens", "5", "--steps", "2", "-q"},
-        {"init", tiny},
+        {"train", tiny_gpt2, "--data", "copy:3", "--tokens", "5", "--steps", "2", "-q"},
+        {"init", tiny_gpt2},
         {"compare", "a", "a", "-q"},
         {"gradients", "log.csv", "--resamples", "100", "-q"},
         {"watch", "run", "--once", "--settle", "0", "--samples", "2", "-q"},
@@ -332,8 +332,8 @@ class BadDisk : public Places {
         for (int t = 0; t < 40; ++t)
             log += std::to_string(t) + ',' + std::to_string(1 + t % 7) + '\n';
         write_file(folder / "log.csv", log);
-        const Finished trained = run({"train", tiny, "--data", "copy:3", "--tokens", "5", "--steps",
-                                      "4", "--probe-every", "2", "-q", "-o", "run"});
+        const Finished trained = run({"train", tiny_gpt2, "--data", "copy:3", "--tokens", "5",
+                                      "--steps", "4", "--probe-every", "2", "-q", "-o", "run"});
         ASSERT_EQ(trained.code, 0) << trained.err;
     }
     /// `before` is the beginning of a line of the shell.
@@ -386,7 +386,7 @@ TEST_F(BadDisk, ThatIsFullIsToldInOneSentenceAndLeavesNothingHidden) {
 
 TEST_F(BadDisk, ThatIsFullLeavesAnEarlierResultAndFile) {
     for (const Words& words :
-         std::vector<Words>{{"probe", tiny, "--tokens", "4", "--seed", "2", "-q", "-o", "a"},
+         std::vector<Words>{{"probe", tiny_gpt2, "--tokens", "4", "--seed", "2", "-q", "-o", "a"},
                             {"report", "a"},
                             {"export", "run", "--to", "jsonl", "--force", "-o", "log.csv"}}) {
         const auto before = state_of(folder.path());

@@ -19,11 +19,11 @@ using testing::HasSubstr;
 using testing::Not;
 using Words = std::vector<std::string>;
 
-struct Array {
+struct Values {
     std::vector<std::int64_t> shape;
     std::vector<double> values;
 };
-using Arrays = std::map<std::string, Array>;
+using Arrays = std::map<std::string, Values>;
 
 /// The tokens of a grid of `n` x `n` in the order of its windows, by the parts of each.
 std::vector<Index> window_order(Index n, Index side, Index shift) {
@@ -52,7 +52,7 @@ class TraceOfMerges : public testing::Test {
         const std::unique_ptr<Checkpoint> golden = open_checkpoint(model + "/golden.npz");
         const auto read = [&](const std::string& name) {
             const RawTensor raw = golden->tensor(name);
-            Array out{raw.shape, std::vector<double>(std::size_t(raw.count()))};
+            Values out{raw.shape, std::vector<double>(std::size_t(raw.count()))};
             widen<double>(raw, out.values);
             return out;
         };
@@ -71,7 +71,7 @@ class TraceOfMerges : public testing::Test {
         for (Index layer = 0; layer < 2; ++layer) {
             const std::vector<Index> order = window_order(6, 3, layer);
             const auto n = std::ssize(order);
-            Array& map = arrays_[fmt::format("attentions.{}", layer)];
+            Values& map = arrays_[fmt::format("attentions.{}", layer)];
             const std::vector<double> p = map.values;
             for (Index at = 0; at < std::ssize(p); ++at) {
                 const Index head = at / (n * n), i = at / n % n, j = at % n;
@@ -110,7 +110,7 @@ class TraceOfMerges : public testing::Test {
     }
 
     TemporaryDirectory folder;
-    Array image_;
+    Values image_;
     Arrays arrays_;
 };
 
@@ -221,7 +221,7 @@ TEST_F(TraceOfMerges, IsTheSameWithoutANameThatFollows) {
 TEST_F(TraceOfMerges, HasSamplesAndBatches) {
     Arrays twice;
     for (const auto& [name, array] : arrays_) {
-        Array& both = twice[name] = {{2}, array.values};
+        Values& both = twice[name] = {{2}, array.values};
         both.shape.insert(both.shape.end(), array.shape.begin(), array.shape.end());
         for (const double x : array.values) both.values.push_back(-x);
         if (name.starts_with("attentions"))
@@ -256,11 +256,11 @@ TEST_F(TraceOfMerges, ThatDoNotFitEachOtherAreRefused) {
     const auto of = [](std::vector<std::int64_t> shape) {
         std::int64_t count = 1;
         for (const std::int64_t extent : shape) count *= extent;
-        Array out{std::move(shape), {}};
+        Values out{std::move(shape), {}};
         for (std::int64_t i = 0; i < count; ++i) out.values.push_back(std::sin(double(i * i)));
         return out;
     };
-    const auto with_array = [&](const std::string& name, const Array& array) {
+    const auto with_array = [&](const std::string& name, const Values& array) {
         Arrays arrays = arrays_;
         arrays[name] = array;
         return refused(arrays);
