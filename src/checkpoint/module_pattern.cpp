@@ -4,6 +4,10 @@
 #include <utility>
 #include <vector>
 
+// Not ICU, which runs the expressions of tokenizers: a build may lack it, and adapters are read all
+// the same; what it reads otherwise than Python (sets in sets, `{`, `\Q`, `\h`, `(?P<...>`) would
+// have to be found by a reader of the syntax such as this one; and what backtracks is ended by a
+// clock, so that one machine would take a file that another refuses.
 namespace tsdiag::checkpoint {
 namespace {
 
