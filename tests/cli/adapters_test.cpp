@@ -626,6 +626,33 @@ TEST_F(Adapters, OfATrainingAreASeries) {
     EXPECT_THAT(tsdiag(folder, words).out, HasSubstr("1 reused from an earlier run"));
 }
 
+/// Equal tensors of another alpha make another model, and are no copy of one step.
+TEST_F(Adapters, OfOneStepAndAnotherScaleAreNoCopies) {
+    Adapted of = llama();
+    write(of);
+    write_adapter(of, "one/checkpoint-10");
+    write_adapter(of, "two/checkpoint-10");
+    write_adapter(of, "two/checkpoint-20");
+    const Words words = {"probe",
+                         "one/checkpoint-10",
+                         "two/checkpoint-10",
+                         "two/checkpoint-20",
+                         "--no-report",
+                         "--base",
+                         "base",
+                         "--probes",
+                         "core",
+                         "-o",
+                         "series"};
+    const Finished copies = tsdiag(folder, words);
+    EXPECT_EQ(copies.code, 0) << copies.err;
+    of.config.set("lora_alpha", 16);
+    write_adapter(of, "two/checkpoint-10");
+    const Finished done = tsdiag(folder, words);
+    EXPECT_NE(done.code, 0);
+    EXPECT_THAT(done.err, HasSubstr("the tensors of the two differ"));
+}
+
 TEST_F(Adapters, AreInspected) {
     write(bert());
     const Finished done = tsdiag(folder, {"inspect", "adapter"});

@@ -2,10 +2,15 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "adapted_model.hpp"
+#include "tsdiag/adapter.hpp"
 #include "tsdiag/checkpoint.hpp"
+#include "tsdiag/file.hpp"
 #include "tsdiag/run.hpp"
 
 namespace tsdiag {
@@ -81,9 +86,8 @@ bool same_tensor(const RawTensor& a, const RawTensor& b) {
     return a.dtype == DType::packed ? same_parts(a, b) : same_elements(a, b);
 }
 
-}  // namespace
-
-bool same_tensors(const std::string& a, const std::string& b) {
+/// Those of the files alone, without adapters.
+bool same_stored(const std::string& a, const std::string& b) {
     const std::unique_ptr<Checkpoint> first = open_tensors(a), second = open_tensors(b);
     std::vector<std::string> names = first->names(), others = second->names();
     std::ranges::sort(names);
@@ -96,6 +100,29 @@ bool same_tensors(const std::string& a, const std::string& b) {
         release_pages(other);
         return same;
     });
+}
+
+/// Neither has an adapter, or both have one of the same scale and of one model.
+bool same_adapters(const std::string& a, const std::string& b) {
+    const std::optional<AdapterFiles> first = adapter_files(a), second = adapter_files(b);
+    if (!first || !second) return !first && !second;
+    const auto config = [](const AdapterFiles& files) {
+        return file_json(files.config, "an adapter_config.json").dump();
+    };
+    const auto model = [](const std::string& path) {
+        std::error_code failed;
+        return std::filesystem::weakly_canonical(model_of_adapter(path), failed);
+    };
+    if (config(*first) != config(*second) || model(a) != model(b)) return false;
+    if (first->weights.empty() || second->weights.empty())
+        return first->weights.empty() && second->weights.empty();
+    return same_stored(first->weights.string(), second->weights.string());
+}
+
+}  // namespace
+
+bool same_tensors(const std::string& a, const std::string& b) {
+    return same_adapters(a, b) && same_stored(a, b);
 }
 
 }  // namespace tsdiag
