@@ -72,6 +72,22 @@ bool ends_in(std::string_view module, std::string_view key) {
                              module[module.size() - key.size() - 1] == '.');
 }
 
+/// PEFT: re.match(rf".*\.{list}\.(\d+)\.", module), of no list r".*\.[^.]*\.(\d+)\.": the last that
+/// fits.
+std::optional<std::int64_t> layer_behind(const std::string& list, const std::string& module) {
+    const std::string before = list.empty() ? "." : "." + list + ".";
+    for (std::size_t end = module.size(), at; end > 0; end = at) {
+        at = module.rfind(before, end - 1);
+        if (at == module.npos || (list.empty() && module.find('.') == at)) break;
+        const std::size_t begin = at + before.size(), dot = module.find('.', begin);
+        const std::string number = module.substr(begin, dot - begin);
+        if (dot != module.npos && !number.empty() && number.size() < 10 &&
+            number.find_first_not_of("0123456789") == number.npos)
+            return std::stoll(number);
+    }
+    return std::nullopt;
+}
+
 bool are_texts(const Json& list) {
     return list.is_array() &&
            std::ranges::all_of(list.array(), [](const Json& one) { return one.is_string(); });
@@ -202,33 +218,20 @@ std::string LoraConfig::kind() const {
     return fmt::format("{}{}", rank_stabilised_ ? "rs" : "", dora_ ? "DoRA" : "LoRA");
 }
 
-/// The number of the layer is that of the first name of a list, `layers.3.`, or behind one of
-/// `layers_pattern`.
-bool LoraConfig::in_layers(const std::string& module) const {
+std::optional<bool> LoraConfig::in_layers(const std::string& module) const {
     if (layers_.is_null() || (layers_.is_array() && layers_.array().empty())) return true;
     std::vector<std::string> lists_of_layers;
-    if (layer_names_.is_string() && !layer_names_.string().empty())
-        lists_of_layers.push_back(layer_names_.string());
     if (layer_names_.is_array())
         for (const Json& one : layer_names_.array()) lists_of_layers.push_back(one.string());
-    std::vector<std::string> parts;
-    for (std::size_t at = 0; at <= module.size();) {
-        const std::size_t end = std::min(module.find('.', at), module.size());
-        parts.push_back(module.substr(at, end - at));
-        at = end + 1;
-    }
-    const auto is_number = [](const std::string& part) {
-        return !part.empty() && part.size() < 10 &&
-               std::ranges::all_of(part, [](unsigned char c) { return std::isdigit(c) != 0; });
-    };
-    // A part before the list, the list, its number, and a part behind it.
-    for (std::size_t i = 1; i + 2 < parts.size(); ++i) {
-        if (!is_number(parts[i + 1])) continue;
-        if (!lists_of_layers.empty() &&
-            std::ranges::find(lists_of_layers, parts[i]) == lists_of_layers.end())
-            continue;
-        const std::int64_t layer = std::stoll(parts[i + 1]);
-        const auto is_it = [&](const Json& one) { return one.integer() == layer; };
+    if (layer_names_.is_string()) lists_of_layers.push_back(layer_names_.string());
+    if (lists_of_layers.empty()) lists_of_layers.emplace_back();
+    for (const std::string& list : lists_of_layers) {
+        const bool is_name = std::ranges::all_of(
+            list, [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '.'; });
+        if (!is_name) return std::nullopt;
+        const auto layer = layer_behind(list, module);
+        if (!layer) continue;
+        const auto is_it = [&](const Json& one) { return one.integer() == *layer; };
         return layers_.is_array() ? std::ranges::any_of(layers_.array(), is_it) : is_it(layers_);
     }
     return false;
@@ -247,7 +250,11 @@ std::optional<bool> LoraConfig::targets(const std::string& module) const {
         return false;
     }
     if (targets_.is_null()) return std::nullopt;
-    if (targets_.is_array()) return any_ends(targets_) && in_layers(module);
+    if (targets_.is_array()) {
+        const auto is_it = [&](const Json& one) { return one.string() == module; };
+        if (std::ranges::any_of(targets_.array(), is_it)) return true;  // of any layer
+        return any_ends(targets_) ? in_layers(module) : false;
+    }
     if (targets_.string() == "all-linear") return std::nullopt;
     return matches_whole(targets_.string(), module);
 }

@@ -43,7 +43,7 @@ class LoraConfig {
                  T usual, std::string_view key) const;
     void require_known(const Json& config) const;
     void read_patterns(const Json& config);
-    bool in_layers(const std::string& module) const;
+    std::optional<bool> in_layers(const std::string& module) const;
     [[noreturn]] void refuse_key(std::string_view key, const Json& value,
                                  std::string_view expected) const;
 

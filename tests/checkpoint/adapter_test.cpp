@@ -231,6 +231,36 @@ TEST_F(AdapterTest, PatternsFitTheEndsOfNames) {
             << pattern;
 }
 
+/// The last number behind a name, whatever list it is of; a whole name is of any layer.
+TEST_F(AdapterTest, LayersAreThoseThatPeftReads) {
+    constexpr const char* module = "t.block.3.layer.0.q";
+    const auto takes = [&](const char* target, Json layers, const Json& lists) {
+        const Case of;
+        const Json said = config()
+                              .set("target_modules", Json::Array{target})
+                              .set("layers_to_transform", std::move(layers))
+                              .set("layers_pattern", lists);
+        try {
+            applied({array(std::string(module) + ".weight", {outputs, inputs}, of.weight)},
+                    pair_of(module, of), said);
+            return true;
+        } catch (const FormatError& error) {
+            EXPECT_THAT(error.what(), HasSubstr("leaves the module out"));
+            return false;
+        }
+    };
+    EXPECT_TRUE(takes("q", 0, Json()));
+    EXPECT_FALSE(takes("q", 3, Json()));
+    EXPECT_FALSE(takes("q", 0, "block"));
+    for (const Json& lists : {Json("block"), Json("t?.block"), Json(Json::Array{"h", "block"})})
+        EXPECT_TRUE(takes("q", Json::Array{2, 3}, lists));
+    EXPECT_TRUE(takes("q", 0, "3.layer"));
+    EXPECT_FALSE(takes("q", 3, "t.block"));  // no name before it
+    EXPECT_FALSE(takes("q", 3, Json::Array{"h"}));
+    EXPECT_TRUE(takes(module, 7, Json()));
+    EXPECT_FALSE(takes("k", 0, Json()));
+}
+
 TEST_F(AdapterTest, ASquareMatrixIsStoredAsThoseBesideIt) {
     constexpr std::int64_t n = 6;
     const Doubles weight = numbers(n * n, 1), a = numbers(rank * n, 2), b = numbers(n * rank, 3);
