@@ -32,7 +32,8 @@ struct Setting {
 std::span<const Setting> settings();
 
 /// The files of a model or an adapter: those of its folder, sorted, without those that only a
-/// training reads; or the one that it is.  None where there is neither.
+/// training reads; or the one that it is, and those that are read with it.  None where there is
+/// neither.
 std::vector<std::filesystem::path> files_of_model(const std::filesystem::path& path);
 
 /// `settings` of run.json.

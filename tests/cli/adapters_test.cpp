@@ -626,6 +626,38 @@ TEST_F(Adapters, OfATrainingAreASeries) {
     EXPECT_THAT(tsdiag(folder, words).out, HasSubstr("1 reused from an earlier run"));
 }
 
+/// Files are named, and what lies beside them changes.
+TEST_F(Adapters, WhatIsReadWithAFileIsReadAnew) {
+    Adapted of = llama();
+    write(of);
+    fs::create_directories(folder / "run");
+    for (const char* step : {"run/checkpoint-10", "run/checkpoint-20"}) write_adapter(of, step);
+    const auto reused = [&](const Words& options) {
+        const Finished done =
+            tsdiag(folder, with({"probe", "--no-report", "--probes", "core"}, options));
+        EXPECT_EQ(done.code, 0) << done.err;
+        return done.out.find("2 reused from an earlier run") != std::string::npos;
+    };
+    const Words of_a_file = {"run", "--base", "base/model.safetensors", "-o", "by-base"};
+    EXPECT_FALSE(reused(of_a_file));
+    EXPECT_TRUE(reused(of_a_file));
+    Json config = Json::parse(read_file(folder / "base/config.json"), "config.json");
+    write_file(folder / "base/config.json", config.set("rms_norm_eps", 0.125).dump());
+    EXPECT_FALSE(reused(of_a_file));
+    EXPECT_TRUE(reused(of_a_file));
+    for (const char* step : {"run/checkpoint-10", "run/checkpoint-20"}) {
+        fs::remove_all(folder / step);
+        write_model(step, of.base, read_file(golden / of.base / "model.safetensors"));
+    }
+    const Words by_a_file = {"run", "--adapter", "adapter/adapter_model.safetensors", "-o",
+                             "by-adapter"};
+    EXPECT_FALSE(reused(by_a_file));
+    EXPECT_TRUE(reused(by_a_file));
+    of.config.set("lora_alpha", 16);
+    write_adapter(of);
+    EXPECT_FALSE(reused(by_a_file));
+}
+
 /// Equal tensors of another alpha make another model, and are no copy of one step.
 TEST_F(Adapters, OfOneStepAndAnotherScaleAreNoCopies) {
     Adapted of = llama();

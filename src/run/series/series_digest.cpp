@@ -64,9 +64,31 @@ bool is_of_the_model(const fs::path& file) {
     return true;
 }
 
-void add_path(const fs::path& path, ContentDigest& digest) {
-    if (!fs::is_directory(path)) return add_file(path, digest);
-    for (const fs::path& file : files_of_model(path)) {
+std::vector<fs::path> files_in(const fs::path& folder) {
+    std::vector<fs::path> files;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder))
+        if (entry.is_regular_file() && is_of_the_model(entry.path())) files.push_back(entry.path());
+    std::ranges::sort(files);
+    return files;
+}
+
+/// What is read with a file of a model, config.json among it.
+std::vector<fs::path> files_beside(const fs::path& model) {
+    std::vector<fs::path> files = tokenizer_files(model);
+    std::erase(files, model);
+    if (const fs::path file = preprocessor_file(model); !file.empty()) files.push_back(file);
+    if (const auto adapter = adapter_files(model.parent_path())) files.push_back(adapter->config);
+    return files;
+}
+
+void add_model(const fs::path& model, ContentDigest& digest) {
+    const fs::path path = module_folder(model).model;
+    if (!fs::is_directory(path)) {
+        add_file(path, digest);
+        for (const fs::path& file : files_beside(path)) add_file(file, digest);
+        return;
+    }
+    for (const fs::path& file : files_in(path)) {
         digest.add(file.filename().string());
         add_file(file, digest);
     }
@@ -76,29 +98,20 @@ void add_path(const fs::path& path, ContentDigest& digest) {
 
 std::vector<fs::path> files_of_model(const fs::path& path) {
     std::error_code failed;
-    if (fs::is_regular_file(path, failed)) return {path};
-    if (!fs::is_directory(path, failed)) return {};
-    std::vector<fs::path> files;
-    for (const fs::directory_entry& entry : fs::directory_iterator(path))
-        if (entry.is_regular_file() && is_of_the_model(entry.path())) files.push_back(entry.path());
-    std::ranges::sort(files);
-    return files;
+    if (fs::is_regular_file(path, failed)) {
+        std::vector<fs::path> files = files_beside(path);
+        files.insert(files.begin(), path);
+        return files;
+    }
+    const fs::path folder = module_folder(path).model;
+    return fs::is_directory(folder, failed) ? files_in(folder) : std::vector<fs::path>();
 }
 
 std::string contents_digest(const fs::path& checkpoint) {
     ContentDigest digest;
-    add_path(module_folder(checkpoint).model, digest);
+    add_model(checkpoint, digest);
     if (const fs::path model = model_of_adapter(checkpoint); !model.empty())
-        add_path(module_folder(model).model, digest);
-    std::error_code failed;
-    if (!fs::is_directory(checkpoint, failed)) {  // config.json is among them
-        for (const fs::path& file : tokenizer_files(checkpoint))
-            if (file != checkpoint) add_file(file, digest);
-        if (const fs::path file = preprocessor_file(checkpoint); !file.empty())
-            add_file(file, digest);
-        if (const auto adapter = adapter_files(checkpoint.parent_path()))
-            add_file(adapter->config, digest);
-    }
+        add_model(model, digest);
     return digest.text();
 }
 
