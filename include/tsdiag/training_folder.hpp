@@ -7,7 +7,8 @@
 namespace tsdiag {
 
 /// The checkpoints in it, as `checkpoints_in` finds them; but a model of Hugging Face's names in
-/// the directory itself, and shards, are no checkpoint beside the others, and a single file is one.
+/// the directory itself, an adapter there and shards are no checkpoint beside the others, and a
+/// single file is one.
 std::vector<std::filesystem::path> checkpoints_below(const std::filesystem::path& directory);
 
 /// The files of a checkpoint as they are now.

@@ -272,7 +272,8 @@ std::vector<std::filesystem::path> checkpoints_below(const std::filesystem::path
     std::vector<fs::path> found = candidates(directory);
     std::erase_if(found, [](const fs::path& file) {
         const std::string name = file.filename().string();
-        return is_shard(name) || std::ranges::find(known_names, name) != std::end(known_names);
+        return is_shard(name) || name.starts_with("adapter_model.") ||
+               std::ranges::find(known_names, name) != std::end(known_names);
     });
     std::error_code error;
     for (fs::directory_iterator at(directory, error), end; !error && at != end;

@@ -626,6 +626,18 @@ TEST_F(Adapters, OfATrainingAreASeries) {
     EXPECT_THAT(tsdiag(folder, words).out, HasSubstr("1 reused from an earlier run"));
 }
 
+/// What a training has saved at its end in the folder of its checkpoints is none of them.
+TEST_F(Adapters, OfATrainingAreWatched) {
+    const Adapted of = llama();
+    write(of);
+    for (const char* place : {"run", "run/checkpoint-10"}) write_adapter(of, place);
+    const Finished done = tsdiag(folder, {"watch", "run", "--once", "--settle", "0", "--base",
+                                          "base", "--probes", "core", "-o", "watched"});
+    EXPECT_EQ(done.code, 0) << done.err;
+    EXPECT_THAT(done.out + done.err,
+                AllOf(HasSubstr("checkpoint-10"), Not(HasSubstr("gives a training step"))));
+}
+
 /// Files are named, and what lies beside them changes.
 TEST_F(Adapters, WhatIsReadWithAFileIsReadAnew) {
     Adapted of = llama();
