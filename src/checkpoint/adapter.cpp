@@ -199,6 +199,17 @@ class Applying {
                                shape_text(before.shape)));
         put(at, named);
         replaced_.push_back(at);
+        constexpr std::array<std::string_view, 4> embeddings = {
+            "embed_tokens.weight", "wte.weight", "word_embeddings.weight", "embed_in.weight"};
+        if (std::ranges::any_of(embeddings, [&](auto end) { return at.ends_with(end); }))
+            warn_of_embedding(at);
+    }
+
+    void warn_of_embedding(const std::string& name) {
+        warnings_.push_back(fmt::format(
+            "The adapter changes the embedding '{}': an output head that is tied to it changes "
+            "too, as in a merged model, but not where PEFT runs the two unmerged",
+            name));
     }
 
     void put(const std::string& at, const AdapterTensor& named) {
@@ -244,11 +255,7 @@ class Applying {
         alphas_.insert(config_.alpha_of(module));
         scales_.insert(parts.scale);
         kinds_.insert(module.substr(module.rfind('.') + 1));
-        if (of.embedding)
-            warnings_.push_back(fmt::format(
-                "The adapter changes the embedding '{}': an output head that is tied to it changes "
-                "too, as in a merged model, but not where PEFT runs the two unmerged",
-                name));
+        if (of.embedding) warn_of_embedding(name);
         changed_.insert_or_assign(name, low_rank_sum(std::move(parts)));
     }
 

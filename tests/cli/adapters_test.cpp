@@ -298,6 +298,7 @@ TEST_F(Adapters, ModulesToSaveStandInThePlaceOfTheModels) {
     of.replace("model.embed_tokens.weight", "model.embed_tokens.weight");
     of.adapter["score.weight"] = drawn({3, 16}, 2);  // a head that the model does not have
     expect_merged(of);
+    EXPECT_THAT(said, HasSubstr("changes the embedding 'model.embed_tokens.weight'"));
     EXPECT_THAT(said, AllOf(HasSubstr("in place of the model's: model.embed_tokens.weight"),
                             HasSubstr("added: score.weight")));
 }
