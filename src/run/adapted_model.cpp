@@ -119,6 +119,7 @@ AdapterFiles adapter_at(const std::string& path) {
             fmt::format("{}: has no adapter_config.json, expected the folder of an "
                         "adapter of PEFT (--adapter).",
                         path));
+    found->beside_model = false;  // which is not the one that it is named for
     return *found;
 }
 

@@ -441,6 +441,11 @@ TEST_F(Adapters, BesideAModelAreApplied) {
     tables({"base/model.safetensors"});
     EXPECT_THAT(said, Not(HasSubstr("adapter")));
     EXPECT_THAT(refused(), HasSubstr("is a model that has an adapter itself"));
+    // Named for another model, it is that one's.
+    EXPECT_EQ(tables({"base/model.safetensors", "--adapter", "base"}), tables({"merged"}));
+    tables({"base/model.safetensors", "--adapter", "base"});
+    EXPECT_THAT(said, AllOf(HasSubstr("model of the adapter: base/model.safetensors"),
+                            Not(HasSubstr("the adapter beside the model"))));
 }
 
 TEST_F(Adapters, ThatAreNotMergedInOneFile) {
