@@ -93,6 +93,12 @@ bool are_texts(const Json& list) {
            std::ranges::all_of(list.array(), [](const Json& one) { return one.is_string(); });
 }
 
+/// 0: it is no rank.  What an adapter is read with is of its size.
+std::int64_t rank_in(const Json& value) {
+    constexpr std::int64_t most = 1 << 16;
+    return positive(value) <= most ? positive(value) : 0;
+}
+
 std::string as_short(const Json& value) { return shortened(value.dump(), 60); }
 
 }  // namespace
@@ -114,8 +120,8 @@ LoraConfig::LoraConfig(const Json& config, std::string where) : where_(std::move
                                    "DoRA). {}",
                                    as_short(type), merge_first));
     require_known(config);
-    rank_ = positive(config["r"]);
-    if (rank_ == 0) refuse_key("r", config["r"], "a rank above 0");
+    rank_ = rank_in(config["r"]);
+    if (rank_ == 0) refuse_key("r", config["r"], "a rank from 1 to 65536");
     if (!config["lora_alpha"].is_number())
         refuse_key("lora_alpha", config["lora_alpha"], "a number");
     alpha_ = config["lora_alpha"].number();
@@ -160,8 +166,8 @@ void LoraConfig::read_patterns(const Json& config) {
         for (const auto& [pattern, value] : patterns.object()) take(pattern, value);
     };
     each("rank_pattern", [&](const std::string& pattern, const Json& value) {
-        if (positive(value) == 0) refuse_key("rank_pattern", value, "ranks above 0");
-        ranks_.emplace_back(pattern, positive(value));
+        if (rank_in(value) == 0) refuse_key("rank_pattern", value, "ranks from 1 to 65536");
+        ranks_.emplace_back(pattern, rank_in(value));
     });
     each("alpha_pattern", [&](const std::string& pattern, const Json& value) {
         if (!value.is_number()) refuse_key("alpha_pattern", value, "numbers");

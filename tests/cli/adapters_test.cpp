@@ -498,6 +498,7 @@ TEST_F(Adapters, OfAnotherKindAreRefused) {
     for (const char* key : {"r", "lora_alpha"})
         EXPECT_THAT(with_key(key, Json()), HasSubstr(std::string("says ") + key + " = null"));
     EXPECT_THAT(with_key("r", 8), HasSubstr("by the rank of"));
+    EXPECT_THAT(with_key("r", std::int64_t{1} << 60), HasSubstr("a rank from 1 to 65536"));
     EXPECT_THAT(with_key("rank_pattern", Json().set("q_proj", 2)), HasSubstr("by the rank of"));
     EXPECT_THAT(with_key("rank_pattern", Json().set("(?i)Q", 2)), HasSubstr("not understood"));
     EXPECT_THAT(with_key("use_dora", true), HasSubstr("has no lora_magnitude_vector"));
