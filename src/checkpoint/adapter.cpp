@@ -231,7 +231,8 @@ class Applying {
         parts.weight = whole != changed_.end() ? whole->second : base_.tensor(name);
         parts.a = of.a->tensor;
         parts.b = of.b->tensor;
-        if (!is_plain_float(parts.weight))
+        const bool joined = parts.weight.packed != nullptr && parts.weight.packed->rounding() == 0;
+        if (!is_plain_float(parts.weight) && !joined)
             refuse(base_.source(),
                    fmt::format("tensor '{}' is quantised ({}), and an adapter is added to "
                                "unquantised weights only. Name the model in f32, f16 or bf16 with "

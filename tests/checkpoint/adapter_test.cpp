@@ -2,9 +2,11 @@
 
 #include <cmath>
 
+#include "listed.hpp"
 #include "samples.hpp"
 #include "support/near.hpp"
 #include "support/packers.hpp"
+#include "tsdiag/layouts.hpp"
 
 /// Matrices that an adapter changes, against three loops in float64.
 namespace tsdiag {
@@ -172,6 +174,32 @@ TEST_F(AdapterTest, AnEmbeddingIsChangedTurned) {
                    turned(of.changed(), outputs, inputs));
     ASSERT_FALSE(warnings.empty());
     EXPECT_THAT(warnings.back(), HasSubstr("tied"));
+}
+
+/// Parts that processes have saved are no quantised matrix.
+TEST_F(AdapterTest, AMatrixThatIsPutTogetherIsChanged) {
+    Case of;
+    of.scale = 6.0 / rank;
+    for (double& number : of.weight) number = double(float(number));
+    const std::vector<float> floats(of.weight.begin(), of.weight.end());
+    constexpr std::int64_t first = 30;
+    const auto middle = floats.begin() + first * inputs;
+    const std::shared_ptr<const Checkpoint> parts = open_checkpoint(folder.write(
+        "parts",
+        test::safetensors(
+            {{"top", "F32", {first, inputs}, test::bytes_of(std::vector(floats.begin(), middle))},
+             {"bottom",
+              "F32",
+              {outputs - first, inputs},
+              test::bytes_of(std::vector(middle, floats.end()))}})));
+    const auto base =
+        std::make_shared<checkpoint::ListedCheckpoint>(parts->format(), parts->source());
+    base->add("q.weight", stacked({parts->tensor("top"), parts->tensor("bottom")}, "parts", "q"));
+    const std::shared_ptr<const Checkpoint> change =
+        open_checkpoint(folder.write("change", test::safetensors(pair_of("q", of))));
+    const auto file =
+        apply_adapter(base, {"adapter_config.json", config(), change}, notes, warnings);
+    expect_rounded(read<double>(file->tensor("q.weight")), of.changed());
 }
 
 TEST_F(AdapterTest, PartsOfAMatrixAreThoseOfTheWhole) {
