@@ -45,7 +45,7 @@ fs::path in_cache(const std::string& name, const Json& revision) {
     constexpr std::uint64_t longest_reference = 4096;
     const std::string folder = name_in_cache(name);
     const std::string wanted = revision.is_string() ? revision.string() : "main";
-    if (folder.empty() || wanted.find("..") != wanted.npos) return {};
+    if (folder.empty() || wanted.starts_with('/') || wanted.find("..") != wanted.npos) return {};
     const fs::path model = hub_cache() / folder;
     std::error_code failed;
     std::string commit = wanted;
