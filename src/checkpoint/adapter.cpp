@@ -63,6 +63,7 @@ class Applying {
         for (const auto& [module, of] : tensors_.modules) put_low_rank(module, of);
         require_saved_modules();
         require_biases();
+        warn_of_untouched();
         return std::move(changed_);
     }
 
@@ -85,25 +86,6 @@ class Applying {
         return text;
     }
     const std::vector<std::string>& warnings() const { return warnings_; }
-
-    /// Modules that the configuration names and that have no matrices.
-    void warn_of_untouched() {
-        std::vector<std::string> untouched;
-        for (const std::string& name : base_.names()) {
-            constexpr std::string_view ending = ".weight";
-            if (!name.ends_with(ending) || base_.tensor(name).shape.size() != 2) continue;
-            const std::string weight = name.substr(0, name.size() - ending.size());
-            const std::string module = of_adapter(weight);
-            if (config_.targets(module).value_or(false) && !tensors_.modules.contains(module) &&
-                config_.saved_module(module + ".").empty())
-                untouched.push_back(weight);
-        }
-        if (!untouched.empty())
-            warnings_.push_back(fmt::format(
-                "The adapter has no matrices for {} of the modules that its target_modules names "
-                "({}): these are the model's own",
-                untouched.size(), listed_names(untouched)));
-    }
 
   private:
     static std::string listed_names(const std::vector<std::string>& names) {
@@ -398,6 +380,23 @@ class Applying {
                     missing(name);
     }
 
+    /// Of modules that the configuration names and that have no matrices.
+    void warn_of_untouched() {
+        std::vector<std::string> untouched;
+        for (const std::string& name : base_.names()) {
+            constexpr std::string_view ending = ".weight";
+            if (!name.ends_with(ending) || base_.tensor(name).shape.size() != 2) continue;
+            const std::string weight = name.substr(0, name.size() - ending.size());
+            if (!changed_.contains(name) && config_.targets(of_adapter(weight)).value_or(false))
+                untouched.push_back(weight);
+        }
+        if (!untouched.empty())
+            warnings_.push_back(fmt::format(
+                "The adapter has no matrices for {} of the modules that its target_modules names "
+                "({}): these are the model's own",
+                untouched.size(), listed_names(untouched)));
+    }
+
     /// Of a head of pretraining, which another task's model does not have.
     static bool is_of_head(std::string_view name) {
         constexpr std::array<std::string_view, 8> heads = {
@@ -449,7 +448,6 @@ std::shared_ptr<const Checkpoint> apply_adapter(std::shared_ptr<const Checkpoint
                                                 std::vector<std::string>& warnings) {
     checkpoint::Applying applying(*base, adapter);
     std::map<std::string, RawTensor> changed = applying.changed();
-    applying.warn_of_untouched();
     auto adapted = std::make_shared<checkpoint::ListedCheckpoint>(base->format(), base->source());
     adapted->set_metadata(base->metadata());
     for (const std::string& name : base->names()) {

@@ -27,7 +27,6 @@ class LoraConfig {
     /// "LoRA", "rsLoRA", "DoRA"
     std::string kind() const;
     bool dora() const { return dora_; }
-    bool rank_stabilised() const { return rank_stabilised_; }
     bool fan_in_fan_out() const { return fan_in_fan_out_; }
     /// "none", "all" or "lora_only": which biases were trained, too.
     const std::string& bias() const { return bias_; }
