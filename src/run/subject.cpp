@@ -260,7 +260,8 @@ Subject open_subject(const SubjectOptions& given) {
     options.model = adapted.model.string();
     std::unique_ptr<Checkpoint> file = open_file(options.model);
     if (is_trace(*file)) {
-        if (describes_a_file(options))
+        const bool has_adapter = adapted.adapter && !adapted.adapter->weights.empty();
+        if (describes_a_file(options) || has_adapter)
             throw UsageError(
                 fmt::format("{}: is a trace; --config, --n-heads, --width, --memory-tokens, "
                             "--ignore, --map, --adapter and --base do not apply.",

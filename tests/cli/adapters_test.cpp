@@ -525,6 +525,21 @@ TEST_F(Adapters, OfAnotherModelAreRefused) {
     EXPECT_THAT(refused(), HasSubstr("is a LoRA adapter without its model"));
 }
 
+TEST_F(Adapters, OfATraceAreRefused) {
+    Adapted of = llama();
+    write(of);
+    write_file(
+        folder / "trace.safetensors",
+        safetensors(
+            {{"attentions.0", "F32", {1, 2, 2}, bytes_of(std::vector<float>{1, 0, 0.5, 0.5})}}));
+    ASSERT_EQ(probe({"trace.safetensors"}).code, 0);
+    of.config.set("base_model_name_or_path", "../trace.safetensors");
+    write_adapter(of);
+    const Finished done = probe({"adapter"});
+    EXPECT_EQ(done.code, 2);
+    EXPECT_THAT(done.err, HasSubstr("trace.safetensors: is a trace"));
+}
+
 TEST_F(Adapters, OfQuantisedModelsAreRefused) {
     const Adapted of = llama();
     write(of);
