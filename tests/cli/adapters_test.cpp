@@ -23,7 +23,7 @@ using testing::HasSubstr;
 using testing::Not;
 using Words = std::vector<std::string>;
 
-const fs::path golden = fs::path(test_data()) / "golden";
+const fs::path golden_models = fs::path(test_data()) / "golden";
 
 /// A tensor in float64.
 struct Values {
@@ -80,7 +80,7 @@ struct Adapted {
 
     /// Of the model `name`, of rank 4 and scale 2.
     explicit Adapted(std::string name)
-        : base(std::move(name)), merged(tensors_of(golden / base / "model.safetensors")) {
+        : base(std::move(name)), merged(tensors_of(golden_models / base / "model.safetensors")) {
         config.set("peft_type", "LORA").set("r", 4).set("lora_alpha", 8);
         config.set("base_model_name_or_path", "../base").set("task_type", "CAUSAL_LM");
         config.set("target_modules", Json()).set("lora_dropout", 0.1).set("bias", "none");
@@ -178,7 +178,8 @@ class Adapters : public testing::Test {
     void write_model(const std::string& place, const std::string& from, const std::string& bytes) {
         fs::create_directories(folder / place);
         write_file(folder / (place + "/model.safetensors"), bytes);
-        write_file(folder / (place + "/config.json"), read_file(golden / from / "config.json"));
+        write_file(folder / (place + "/config.json"),
+                   read_file(golden_models / from / "config.json"));
     }
     void write_adapter(const Adapted& of, const std::string& place = "adapter") {
         fs::create_directories(folder / place);
@@ -187,7 +188,7 @@ class Adapters : public testing::Test {
     }
     /// base, adapter and merged.
     void write(const Adapted& of, bool doubles = false) {
-        write_model("base", of.base, read_file(golden / of.base / "model.safetensors"));
+        write_model("base", of.base, read_file(golden_models / of.base / "model.safetensors"));
         write_model("merged", of.base, written(of.merged, doubles));
         write_adapter(of);
     }
@@ -412,7 +413,7 @@ TEST_F(Adapters, AreFoundWithTheirModel) {
     EXPECT_EQ(tables({"adapter", "--base", "base"}), expected);
     EXPECT_THAT(refused(), HasSubstr("is an adapter of the model 'someone/base-model'"));
     const std::string snapshot = "cache/models--someone--base-model/snapshots/0123abc";
-    write_model(snapshot, of.base, read_file(golden / of.base / "model.safetensors"));
+    write_model(snapshot, of.base, read_file(golden_models / of.base / "model.safetensors"));
     fs::create_directories(folder / "cache/models--someone--base-model/refs");
     write_file(folder / "cache/models--someone--base-model/refs/main", "0123abc");
     const Finished cached = tsdiag(
@@ -453,7 +454,7 @@ TEST_F(Adapters, ThatAreNotMergedInOneFile) {
     write(of);
     const std::string expected = tables({"merged"});
     Tensors whole;
-    for (const auto& [name, values] : tensors_of(golden / of.base / "model.safetensors")) {
+    for (const auto& [name, values] : tensors_of(golden_models / of.base / "model.safetensors")) {
         std::string longer = name;
         const std::size_t dot = name.rfind('.');
         if (of.adapter.contains(name.substr(0, dot) + ".lora_A.weight"))
@@ -510,9 +511,9 @@ TEST_F(Adapters, OfAnotherKindAreRefused) {
 
 TEST_F(Adapters, OfAnotherModelAreRefused) {
     write(llama());
-    EXPECT_THAT(refused({"adapter", "--base", golden / "llama-bf16"}),
+    EXPECT_THAT(refused({"adapter", "--base", golden_models / "llama-bf16"}),
                 HasSubstr("which give no change of"));
-    EXPECT_THAT(refused({"adapter", "--base", golden / "bert"}), HasSubstr("does not have"));
+    EXPECT_THAT(refused({"adapter", "--base", golden_models / "bert"}), HasSubstr("does not have"));
     EXPECT_THAT(refused({"adapter", "--base", "nowhere"}), HasSubstr("no such file"));
     EXPECT_THAT(refused({"base", "--adapter", "merged"}), HasSubstr("has no adapter_config.json"));
     for (const Words& words :
@@ -543,11 +544,11 @@ TEST_F(Adapters, OfATraceAreRefused) {
 TEST_F(Adapters, OfQuantisedModelsAreRefused) {
     const Adapted of = llama();
     write(of);
-    Json config = Json::parse(read_file(golden / "llama/config.json"), "config.json");
+    Json config = Json::parse(read_file(golden_models / "llama/config.json"), "config.json");
     config.set("quantization_config", Json().set("quant_method", "fp8"));
     write_file(folder / "base/config.json", config.dump());
     std::vector<Array> arrays;
-    for (const auto& [name, values] : tensors_of(golden / "llama/model.safetensors")) {
+    for (const auto& [name, values] : tensors_of(golden_models / "llama/model.safetensors")) {
         if (!name.ends_with("_proj.weight")) {
             arrays.push_back(
                 {name, "F32", values.shape,
@@ -681,7 +682,7 @@ TEST_F(Adapters, WhatIsReadWithAFileIsReadAnew) {
     EXPECT_TRUE(reused(of_a_file));
     for (const char* step : {"run/checkpoint-10", "run/checkpoint-20"}) {
         fs::remove_all(folder / step);
-        write_model(step, of.base, read_file(golden / of.base / "model.safetensors"));
+        write_model(step, of.base, read_file(golden_models / of.base / "model.safetensors"));
     }
     const Words by_a_file = {"run", "--adapter", "adapter/adapter_model.safetensors", "-o",
                              "by-adapter"};
