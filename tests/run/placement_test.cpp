@@ -100,13 +100,16 @@ class Placement : public testing::Test {
     State mask = {};  ///< one number a token
     bool maps = false;
 
-    NormPlacement of(const States& s) {
+    void write(const States& s) {
         std::vector<NamedArray> arrays;
         for (const auto& [name, x] : s) arrays.push_back({name, {n, d}, {}, x});
         const State p(std::size_t(n * n), 1 / double(n));
         if (maps) arrays.push_back({"attentions.0", {1, n, n}, {}, p});
         if (!mask.empty()) arrays.push_back({"attention_mask", {n}, {}, mask});
         write_npz(folder_ / "t.npz", arrays);
+    }
+    NormPlacement of(const States& s) {
+        write(s);
         return placement_of(SavedTrace(*open_checkpoint(folder_ / "t.npz")), given);
     }
     std::string refusal(const States& s) {
@@ -115,6 +118,20 @@ class Placement : public testing::Test {
         } catch (const UsageError& error) {
             return error.what();
         }
+    }
+    /// What `require_placement` says of a layer of the first `tokens` tokens, as of another sample.
+    std::string required(const States& s, NormPlacement placement, Index tokens = n) {
+        write(s);
+        const SavedTrace trace(*open_checkpoint(folder_ / "t.npz"));
+        SampleTokens sample = sample_of(trace, {});
+        sample.tokens.resize(std::size_t(tokens));
+        try {
+            for (Index layer = 0; layer < layers; ++layer)
+                require_placement(trace, placement, layer, sample, 3);
+        } catch (const UsageError& error) {
+            return error.what();
+        }
+        return "holds";
     }
     /// "norm1: sa: attn:in ", each stage with what it is measured from.
     std::string stages(const States& s, NormPlacement placement) {
@@ -329,6 +346,26 @@ TEST_F(Placement, AllowsWhatLayersDo) {
         s["norm1." + at] = norm(s["attn." + at], 3);
     }
     EXPECT_EQ(of(s), NormPlacement::post);
+}
+
+/// As where padding leaves few of the tokens of a sample.
+TEST_F(Placement, OfFewTokensHoldsWhereSumsHaveFactors) {
+    States scaled = states_of(NormPlacement::pre), deep = states_of(NormPlacement::post);
+    for (const char* layer : {"0", "1"}) {
+        const std::string at = layer;
+        State& sa = scaled["sa." + at];
+        for (std::size_t i = 0; i < sa.size(); ++i) sa[i] *= 1 + double(i % std::size_t(d));
+        deep["attn." + at] = sum(deep["hidden_states." + at], deep["sa." + at], 3);
+        deep["norm1." + at] = norm(deep["attn." + at], 3);
+    }
+    for (const Index tokens : {1, 2, 3, 4}) {
+        EXPECT_EQ(required(scaled, NormPlacement::pre, tokens), "holds") << tokens;
+        EXPECT_EQ(required(deep, NormPlacement::post, tokens), "holds") << tokens;
+    }
+    scaled["attn.1"] = drawn(50);
+    for (const Index tokens : {2, 3})
+        EXPECT_THAT(required(scaled, NormPlacement::pre, tokens),
+                    HasSubstr("'attn.1' is not hidden_states.1 + sa.1, in sample 3, layer 1"));
 }
 
 TEST_F(Placement, IsFoundInTheTokensThatAreKept) {

@@ -74,12 +74,14 @@ Claim is_same(const State& y, const State& x) {
 }
 
 /// Is y = x + g_j b, g the factors of LayerScale or 1, or y = c x + g b, as of DeepNorm?  Each row
-/// counts alike in the fit.  Where it is none of them, y is as far as from x + b.
+/// counts alike in the fit.  Where it is none of them, y is as far as from x + b.  One row, to
+/// which some factors always fit, tells of a sum only that it is one.
 Claim is_sum(const State& y, const State& x, const State& b) {
     if (!y || !x || !b) return std::nullopt;
     const auto width = std::size_t(y.cols);
     const Fit plain = apart(y, 1, x, std::vector<double>(width, 1.0), b);
-    if (plain.holds() || y.rows < fewest_rows || shows(is_same(y, b))) return plain;
+    if (plain.holds() || shows(is_same(y, b))) return plain;
+    if (y.rows < 2) return std::nullopt;
     if (!is_squarable(y) || !is_squarable(x) || !is_squarable(b)) return plain;
     std::vector<double> yb(width), bb(width);
     double sum_xx = 0, sum_xb = 0, sum_bb = 0, sum_xy = 0, sum_by = 0;
