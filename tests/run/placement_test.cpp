@@ -368,6 +368,23 @@ TEST_F(Placement, OfFewTokensHoldsWhereSumsHaveFactors) {
                     HasSubstr("'attn.1' is not hidden_states.1 + sa.1, in sample 3, layer 1"));
 }
 
+/// Two kinds of tokens: each state is an affine function of each other, column by column.
+TEST_F(Placement, OfTwoTokensIsNotContradictedByNormsThatAllFit) {
+    for (const NormPlacement placement : {NormPlacement::post, NormPlacement::pre,
+                                          NormPlacement::parallel, NormPlacement::branch}) {
+        States s = states_of(placement);
+        for (auto& [name, x] : s)
+            for (std::size_t i = 2 * std::size_t(d); i < x.size(); ++i)
+                x[i] = x[i % (2 * std::size_t(d))];
+        EXPECT_EQ(required(s, placement), "holds") << name(placement);
+        EXPECT_EQ(required(without(s, {"attn", "sa"}), placement), "holds") << name(placement);
+    }
+    States s = states_of(NormPlacement::branch);
+    s["norm2.0"] = norm(s["attn.0"], 1);
+    EXPECT_THAT(required(without(s, {"ffn"}), NormPlacement::branch),
+                HasSubstr("'norm2.0' is a norm of attn.0, before a step"));
+}
+
 TEST_F(Placement, IsFoundInTheTokensThatAreKept) {
     States s = states_of(NormPlacement::pre);
     mask.assign(std::size_t(n), 1);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <set>
 #include <string>
 #include <vector>
@@ -165,14 +166,16 @@ Misfit misfit(const State& y, const std::vector<double>& z, bool shifts) {
     return out;
 }
 
+/// What a norm rounds, several times.
+double norm_allowed(double rounding) { return std::max(5 * rounding, 0.003); }
+
 /// Is y a norm of x?  Tokens too equal for the rounding of their numbers tell nothing.
 Claim is_norm_of(const State& y, const State& x) {
     constexpr Index fewest_columns = 3;
     if (!y || !x || y.rows < fewest_rows || y.cols < fewest_columns) return std::nullopt;
     if (!is_squarable(y) || !is_squarable(x)) return std::nullopt;
     const double rounding = 4 * std::max(y.rounding, x.rounding);
-    // A norm rounds several times.
-    Fit nearest{.off = HUGE_VAL, .allowed = std::max(1.25 * rounding, 0.003)};
+    Fit nearest{.off = HUGE_VAL, .allowed = norm_allowed(std::max(y.rounding, x.rounding))};
     for (const bool centres : {true, false})
         for (const double eps : {0.0, 1e-6, 1e-5}) {
             const Normed of_x = normed(x, centres, eps);
@@ -185,6 +188,37 @@ Claim is_norm_of(const State& y, const State& x) {
             if (of_x.least > 1e3 * 1e-5) break;  // then eps matters less than what is allowed
         }
     return nearest;
+}
+
+/// Are its rows, normed, on one line, as of two tokens?  Then fits by columns show it as a norm of
+/// each such state.
+bool is_on_a_line(const State& x) {
+    std::vector<double> off = normed(x, true, 0).z, squares(std::size_t(x.rows));
+    const auto row = [&](Index i) {
+        return std::span(off).subspan(std::size_t(i * x.cols), std::size_t(x.cols));
+    };
+    const auto product = [](std::span<const double> a, std::span<const double> b) {
+        return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
+    };
+    for (Index i = x.rows - 1; i >= 0; --i) {  // from the first row
+        for (std::size_t j = 0; j < row(i).size(); ++j) row(i)[j] -= row(0)[j];
+        squares[std::size_t(i)] = product(row(i), row(i));
+    }
+    const auto farthest = std::ranges::max_element(squares);
+    const std::span<const double> line = row(farthest - squares.begin());
+    double aside = 0, all = 0;
+    for (Index i = 0; i < x.rows; ++i) {
+        const double along = product(row(i), line), own = squares[std::size_t(i)];
+        aside += own - along * along / *farthest;
+        all += own;
+    }
+    const double allowed = norm_allowed(x.rounding);
+    return !(aside > allowed * allowed * all);
+}
+
+/// Is y a norm of x, by tokens that would tell if it were none?
+bool is_surely_norm_of(const State& y, const State& x) {
+    return shows(is_norm_of(y, x)) && !is_on_a_line(x);
 }
 
 /// The claims of one placement about the layers of a trace.
@@ -247,7 +281,7 @@ void add_output(Evidence& out, const Layer& l, const State& end, const State& be
 /// that sum.
 Claim is_norm_of_sum(const State& y, const Layer& l) {
     if (shows(is_norm_of(y, sum_of(l.in, l.sa)))) return Fit();
-    return shows(is_norm_of(y, l.in)) ? Claim(refuted) : std::nullopt;
+    return is_surely_norm_of(y, l.in) ? Claim(refuted) : std::nullopt;
 }
 
 /// `claim`, or, where it does not hold, whether y is the norm of one of `states`.
@@ -334,7 +368,7 @@ void add_branch(Evidence& out, const Layer& l) {
     const std::pair<const State*, const State*> before[] = {
         {&l.norm1, &l.in}, {&l.norm2, &l.in}, {&l.norm2, &l.attn}};
     for (const auto& [norm, from] : before)
-        if (shows(is_norm_of(*norm, *from)))
+        if (is_surely_norm_of(*norm, *from))
             out.add(refuted, [&] {
                 return fmt::format("{} is a norm of {}, before a step and not behind it",
                                    norm->array, from->name);
