@@ -88,6 +88,16 @@ States states_of(NormPlacement placement) {
     return s;
 }
 
+States rounded(States s, int bits) {
+    for (auto& [name, x] : s)
+        for (double& v : x) {
+            int exponent = 0;
+            const double fraction = std::frexp(v, &exponent);
+            v = std::ldexp(std::round(std::ldexp(fraction, bits)), exponent - bits);
+        }
+    return s;
+}
+
 States without(States s, std::initializer_list<std::string_view> stages) {
     for (const std::string_view stage : stages)
         std::erase_if(s, [&](const auto& one) { return one.first.starts_with(stage); });
@@ -168,14 +178,7 @@ TEST_F(Placement, IsFoundInRoundedStates) {
     for (const int bits : {8, 11})
         for (const NormPlacement placement : {NormPlacement::post, NormPlacement::pre,
                                               NormPlacement::parallel, NormPlacement::branch}) {
-            States s = states_of(placement);
-            for (auto& [name, x] : s)
-                for (double& v : x) {
-                    int exponent = 0;
-                    const double fraction = std::frexp(v, &exponent);
-                    v = std::ldexp(std::round(std::ldexp(fraction, bits)), exponent - bits);
-                }
-            EXPECT_EQ(of(s), placement) << bits;
+            EXPECT_EQ(of(rounded(states_of(placement), bits)), placement) << bits;
         }
 }
 
@@ -346,6 +349,20 @@ TEST_F(Placement, AllowsWhatLayersDo) {
         s["norm1." + at] = norm(s["attn." + at], 3);
     }
     EXPECT_EQ(of(s), NormPlacement::post);
+}
+
+/// What a norm centres was rounded with its mean.
+TEST_F(Placement, IsFoundInRoundedStatesOfLargeMeans) {
+    States s = states_of(NormPlacement::pre);
+    for (const char* layer : {"0", "1"}) {
+        const std::string at = layer;
+        for (const char* state : {"hidden_states.", "attn.", "ffn."})
+            for (double& v : s[state + at]) v += 100;
+    }
+    for (double& v : s["hidden_states.2"]) v += 100;
+    EXPECT_EQ(of(rounded(s, 11)), NormPlacement::pre);
+    s["norm2.1"] = drawn(60);
+    EXPECT_THAT(refusal(rounded(s, 11)), HasSubstr("'norm2.1' is not a norm of attn.1"));
 }
 
 /// As where padding leaves few of the tokens of a sample.

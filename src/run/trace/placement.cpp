@@ -122,7 +122,8 @@ State sum_of(const State& x, const State& b, double c = 1) {
 /// The rows of `s` less their means, where `centres`, over the root of their mean square + eps.
 struct Normed {
     std::vector<double> z;
-    double least = HUGE_VAL;  ///< of these mean squares
+    std::vector<double> means = {};  ///< over these roots, of rows
+    double least = HUGE_VAL;         ///< of these mean squares
 };
 Normed normed(const State& s, bool centres, double eps) {
     Normed out{s.x};
@@ -135,33 +136,37 @@ Normed normed(const State& s, bool centres, double eps) {
         out.least = std::min(out.least, square);
         const double root = std::sqrt(square + eps);
         for (double& v : row) v = root > 0 ? (v - mean) / root : 0;
+        out.means.push_back(root > 0 ? mean / root : 0);
     }
     return out;
 }
 
-/// Of y by columns: |y - fit|^2, |y - its fit by a constant row|^2 and |y|^2.
+/// Of y by columns: |y - fit|^2, |y - its fit by a constant row|^2, and |y|^2 with what a mean adds
+/// to the numbers that were rounded before they were normed.
 struct Misfit {
     double left = 0, spread = 0, whole = 0;
 };
 /// The fit is g_j z_j + b_j by least squares, b = 0 unless `shifts`.
-Misfit misfit(const State& y, const std::vector<double>& z, bool shifts) {
+Misfit misfit(const State& y, const Normed& x, bool shifts) {
     constexpr Index columns = 256;  // of more, every so many is looked at
     Misfit out;
     const double n = double(y.rows);
     for (Index j = 0; j < y.cols; j += (y.cols - 1) / columns + 1) {
         double my = 0, mz = 0, yy = 0, zz = 0, yz = 0;
         const auto at = [&](Index i) { return std::size_t(i * y.cols + j); };
-        for (Index i = 0; i < y.rows; ++i) my += y.x[at(i)] / n, mz += z[at(i)] / n;
+        for (Index i = 0; i < y.rows; ++i) my += y.x[at(i)] / n, mz += x.z[at(i)] / n;
         for (Index i = 0; i < y.rows; ++i) {
             out.spread += (y.x[at(i)] - my) * (y.x[at(i)] - my);
             out.whole += y.x[at(i)] * y.x[at(i)];
         }
         if (!shifts) my = mz = 0;
         for (Index i = 0; i < y.rows; ++i) {
-            const double a = y.x[at(i)] - my, b = z[at(i)] - mz;
+            const double a = y.x[at(i)] - my, b = x.z[at(i)] - mz;
             yy += a * a, zz += b * b, yz += a * b;
         }
-        out.left += zz > 0 ? std::max(0.0, yy - yz / zz * yz) : yy;
+        const double g = zz > 0 ? yz / zz : 0;
+        out.left += std::max(0.0, yy - g * yz);
+        for (const double mean : x.means) out.whole += g * mean * g * mean;
     }
     return out;
 }
@@ -179,7 +184,7 @@ Claim is_norm_of(const State& y, const State& x) {
     for (const bool centres : {true, false})
         for (const double eps : {0.0, 1e-6, 1e-5}) {
             const Normed of_x = normed(x, centres, eps);
-            const Misfit off = misfit(y, of_x.z, centres);
+            const Misfit off = misfit(y, of_x, centres);
             const double noise = rounding * rounding * off.whole;
             if (noise >= 0.1 * off.spread) return std::nullopt;
             const double own = std::sqrt(std::max(0.0, off.left - noise) / off.spread);
