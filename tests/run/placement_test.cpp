@@ -365,6 +365,24 @@ TEST_F(Placement, IsFoundInRoundedStatesOfLargeMeans) {
     EXPECT_THAT(refusal(rounded(s, 11)), HasSubstr("'norm2.1' is not a norm of attn.1"));
 }
 
+/// The norm of a branch is what a sum is more than a state of which it is a small part.
+TEST_F(Placement, IsFoundInRoundedStatesOfSmallNormedBranches) {
+    States s = states_of(NormPlacement::branch);
+    State x = s["hidden_states.0"];
+    for (double& v : x) v *= 100;
+    for (const char* layer : {"0", "1"}) {
+        const std::string at = layer;
+        s["hidden_states." + at] = x;
+        s["attn." + at] = sum(x, s["norm1." + at]);
+        x = s["ffn." + at] = sum(s["attn." + at], s["norm2." + at]);
+    }
+    s["hidden_states.2"] = x;
+    EXPECT_EQ(of(rounded(without(s, {"norm1"}), 11)), NormPlacement::branch);
+    s["attn.1"] = sum(s["hidden_states.1"], drawn(60));
+    EXPECT_THAT(required(without(rounded(s, 11), {"norm1", "ffn"}), NormPlacement::branch),
+                HasSubstr("'attn.1' is not hidden_states.1 + sa.1"));
+}
+
 /// As where padding leaves few of the tokens of a sample.
 TEST_F(Placement, OfFewTokensHoldsWhereSumsHaveFactors) {
     States scaled = states_of(NormPlacement::pre), deep = states_of(NormPlacement::post);

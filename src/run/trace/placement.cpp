@@ -110,12 +110,18 @@ Claim is_sum(const State& y, const State& x, const State& b) {
     return both.holds() ? both : plain;
 }
 
-/// x + c b, where both are there.
+/// x + c b, where both are there.  Its elements are less than the terms that were rounded, where
+/// these cancel.
 State sum_of(const State& x, const State& b, double c = 1) {
     if (!x || !b) return {};
     State out = x;
-    for (std::size_t i = 0; i < out.x.size(); ++i) out.x[i] += c * b.x[i];
-    out.rounding = std::max(x.rounding, b.rounding);
+    double terms = 0, own = 0;
+    for (std::size_t i = 0; i < out.x.size(); ++i) {
+        out.x[i] += c * b.x[i];
+        terms += x.x[i] * x.x[i];
+        own += out.x[i] * out.x[i];
+    }
+    out.rounding = std::max(x.rounding, b.rounding) * (own < terms ? std::sqrt(terms / own) : 1);
     return out;
 }
 
