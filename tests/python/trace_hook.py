@@ -256,6 +256,11 @@ class Net(nn.Module):
         return self.head(x.mean(1))
 '''
 
+# Windows go through PyTorch's own attention, (tokens, windows, width).
+SWIN_OF_TORCH = SWIN.replace("self.attn = WindowAttention(dim, 2)", "self.attn = nn.MultiheadAttention(dim, 2)").replace(
+    "windows = self.attn(window_partition(x, self.window_size))",
+    "x = window_partition(x, self.window_size).transpose(0, 1)\n        windows = self.attn(x, x, x)[0].transpose(0, 1)")
+
 # Stages merge in front of their layers, and their states are grids, channels last.
 SWIN_OF_GRIDS = WINDOWS[:WINDOWS.index("    def forward(self, x):\n        shortcut")] + '''    def _attn(self, x):
         n = x.shape[1]
@@ -574,6 +579,7 @@ def main(program):
     for what, source, said, states in (
             ("swin", SWIN, (merging, stages.format("layers"), inside, "embed      model.pos_drop",
                             "final_norm model.norm", "not found  class\n"), ["embed", "merge", "final_norm"]),
+            ("torch", SWIN_OF_TORCH, (merging, stages.format("layers"), inside), ["embed", "merge", "final_norm"]),
             ("grids", SWIN_OF_GRIDS, (merging, stages.format("layers"), inside, "embed      model.patch_embed",
                                       "final_norm model.norm"), ["embed", "merge", "final_norm"]),
             ("parts", SWIN_IN_PARTS, (merging, stages.format("encoder.layers"), inside,

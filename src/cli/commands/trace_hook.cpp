@@ -329,6 +329,7 @@ class Guesser {
         const std::vector<std::string> called = called_in(text);
         if (std::ranges::find(called, "MultiheadAttention") != called.end()) {
             out.attention_class = "MultiheadAttention";
+            if (out.windows) return;  // whose axes are not those of the states
             out.multihead = true;
             out.tokens_first = text.find("batch_first=True") == text.npos;
             return;
