@@ -379,6 +379,13 @@ class Encoder(''').replace('''        for _ in range(3):''', '''        self.cls
             x = layer(x)
         return self.norm(x)''')
 
+# Its heads are a list for each class, behind a norm.
+CLASS_HEADS = BERT.replace("""        self.encoder = Encoder()
+""", """        self.encoder = Encoder()
+        self.norm = torch.nn.LayerNorm(24)
+        self.class_embed = torch.nn.ModuleList([torch.nn.Linear(24, 4) for _ in range(2)])
+""").replace("return self.encoder(x)", "return [head(self.norm(self.encoder(x))) for head in self.class_embed]")
+
 ROTARY = NANO.replace("self.c_attn(x).split(C, dim=2)", "map(apply_rotary_emb, self.c_attn(x).split(C, dim=2))")
 
 HEADS, LAYERS = 3, 3
@@ -562,6 +569,16 @@ def examine_class(program, torch):
     assert ("", 2, "class", "", "t_sim") in found
 
 
+def examine_heads(program, torch):
+    pathlib.Path("model.py").write_text(CLASS_HEADS)
+    code = run(program, ["trace-hook", "model.py"]).stdout
+    assert "not found  modules that merge tokens, embed, class\n" in code, code
+    names = {}
+    exec(compile(CLASS_HEADS, "model.py", "exec"), names)
+    exec(compile(code, "hook", "exec"), {"model": names["Net"]().eval(), "inputs": torch.randn(2, 9, 24)})
+    assert "final_norm.2" in torch.load("trace.pt")
+
+
 def main(program):
     try:
         import torch
@@ -592,6 +609,7 @@ def main(program):
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         examine_class(program, torch)
+        examine_heads(program, torch)
         os.chdir("/")
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)

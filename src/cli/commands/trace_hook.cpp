@@ -295,9 +295,10 @@ class Guesser {
                    !c.member("patch_merging").empty();
         });
     }
-    /// A list of layers in which the class token alone attends.
+    /// A list of layers in which the class token alone attends; not one of heads ("class_embed").
     static bool is_of_class_token(const std::string& name, std::string_view text) {
-        return name.starts_with("cls_") || name.starts_with("class_") ||
+        const bool layers = name.ends_with("blocks") || name.ends_with("layers");
+        return (layers && (name.starts_with("cls_") || name.starts_with("class_"))) ||
                std::ranges::any_of(called_in(text), [](const std::string& one) {
                    return one.find("ClassAtt") != one.npos;
                });
