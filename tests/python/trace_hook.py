@@ -4,7 +4,9 @@ PyTorch: of one trace, of a folder of batches, of a folder of steps.
     trace_hook.py TSDIAG     exit code 77: there is no PyTorch
 """
 
+import contextlib
 import csv
+import io
 import os
 import pathlib
 import re
@@ -579,6 +581,26 @@ def examine_heads(program, torch):
     assert "final_norm.2" in torch.load("trace.pt")
 
 
+def examine_others(program, torch):
+    """Layers that give no tensors, or are told of their states by name."""
+    given = "return self.norm_b(x + torch.relu(self.feed(x)))"
+    for change, said in (((given, given.replace("return ", "return [") + "]", "layer(x)", "layer(x)[0]"), []),
+                         ((given, given.replace("return ", "return dict(y=") + ")", "layer(x)", "layer(x)['y']"),
+                          ["hidden_states.3: found a dict, expected a tensor"]),
+                         ((given, given, "layer(x)", "layer(x=x)"),
+                          ["hidden_states.0: found a NoneType, expected a tensor"])):
+        source = BERT.replace(change[0], change[1]).replace(change[2], change[3])
+        pathlib.Path("model.py").write_text(source)
+        code = run(program, ["trace-hook", "model.py"]).stdout
+        names = {}
+        exec(compile(source, "model.py", "exec"), names)
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            exec(compile(code, "hook", "exec"), {"model": names["Net"]().eval(), "inputs": torch.randn(2, 9, 24)})
+        for one in said:
+            assert one in printed.getvalue(), printed.getvalue()
+        assert "norm2.2" in torch.load("trace.pt")
+
+
 def main(program):
     try:
         import torch
@@ -610,6 +632,7 @@ def main(program):
         os.chdir(folder)
         examine_class(program, torch)
         examine_heads(program, torch)
+        examine_others(program, torch)
         os.chdir("/")
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)

@@ -434,7 +434,10 @@ class HookWriter {
                  g_.layers);
         line("saved, hooks, ran = {{}}, [], []  # ran: the layers, as they end");
         line("def keep(name, x):");
-        line("    x = x[0] if isinstance(x, tuple) else x");
+        line("    x = next(iter(x), None) if isinstance(x, (tuple, list)) else x");
+        line("    if not isinstance(x, torch.Tensor):");
+        line(
+            "        return print(f\"{{name}}: found a {{type(x).__name__}}, expected a tensor\")");
         if (!has_heads())
             line("    x = x.flatten(1, 2) if x.dim() == 4 else x  # a grid, channels last");
         line("    saved[name] = x{}.detach().cpu().clone()",
@@ -457,7 +460,10 @@ class HookWriter {
         if (may_merge()) {
             line("def merged(m, args, out):  # behind layer ran[-1]");
             line("    if ran and not isinstance(m, torch.nn.Identity):");
-            line("        saved[f\"out.{{ran[-1]}}\"] = saved[f\"hidden_states.{{ran[-1] + 1}}\"]");
+            line("        if f\"hidden_states.{{ran[-1] + 1}}\" in saved:");
+            line(
+                "            saved[f\"out.{{ran[-1]}}\"] = saved[f\"hidden_states.{{ran[-1] + "
+                "1}}\"]");
             line("        keep(f\"merge.{{ran[-1]}}\", out)");
         }
         line("\nfor i, block in enumerate(blocks):");
@@ -574,7 +580,7 @@ class HookWriter {
         hook(module, "", "out, ", fmt::format("keep(f\"{}\", out)", name));
     }
     void before(std::string_view module, std::string_view name) {
-        hook(module, "pre_", "", fmt::format("keep(f\"{}\", args[0])", name));
+        hook(module, "pre_", "", fmt::format("keep(f\"{}\", args)", name));
     }
     void attention() {
         if (!has_heads()) return;
