@@ -651,6 +651,16 @@ def main(program):
         run(program, ["probe", "trace.pt", "--no-report"])
         with torch.no_grad():
             near(table("trace.tsdiag")["", 1, "out", "", "t_sim"], t_sim(net(x)), "t_sim")
+        # States on grids, and where their channels are.
+        for x in (torch.randn(2, 5, 8, 8), torch.randn(2, 8, 8, 5), torch.randn(2, 4, 8, 5)):
+            net = torch.nn.Module()
+            net.layers, net.forward = torch.nn.ModuleList([torch.nn.GELU()]), lambda x: net.layers[0](x)
+            with contextlib.redirect_stdout(io.StringIO()) as printed:
+                exec(compile(run(program, ["trace-hook"]).stdout, "hook", "exec"), {"model": net, "inputs": x})
+            first = x.shape[1] == 5
+            assert printed.getvalue().endswith("first\n" if first else "last\n"), printed.getvalue()
+            assert torch.load("trace.pt")["hidden_states.0"].equal(
+                x.flatten(2).transpose(1, 2) if first else x.flatten(1, 2))
         # A layer may be a stage: what merges inside it is its own.
         names = {}
         exec(compile(SWIN_OF_GRIDS, "model.py", "exec"), names)

@@ -438,8 +438,15 @@ class HookWriter {
         line("    if not isinstance(x, torch.Tensor):");
         line(
             "        return print(f\"{{name}}: found a {{type(x).__name__}}, expected a tensor\")");
-        if (!has_heads())
-            line("    x = x.flatten(1, 2) if x.dim() == 4 else x  # a grid, channels last");
+        if (!has_heads()) {
+            line("    if x.dim() == 4:  # a grid");
+            line("        first = x.shape[2] == x.shape[3] != x.shape[1]");
+            line("        if name == \"hidden_states.0\":");
+            line(
+                "            print(\"grids of states: channels are taken to come\", "
+                "\"first\" if first else \"last\")");
+            line("        x = x.flatten(2).transpose(1, 2) if first else x.flatten(1, 2)");
+        }
         line("    saved[name] = x{}.detach().cpu().clone()",
              g_.tokens_first ? ".transpose(0, 1)" : "");
         if (has_heads()) {
