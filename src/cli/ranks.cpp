@@ -68,15 +68,11 @@ std::string text_of(const Failure& failure) {
 
 /// What the first of the ranks that cannot read its arguments fails with.
 Failure arguments_failure(const Ranks& ranks, bool read, const Failure& unread) {
-    try {
-        if (read)
-            all_gather(ranks, "");
-        else
-            return first_failure(ranks.gather(text_of(unread)));
-        return {};
-    } catch (const RankFailed& other) {
-        return first_failure(other.texts);
-    }
+    const std::vector<std::string> texts =
+        ranks.gather(read ? std::string(going_word) : text_of(unread));
+    const bool fail = std::ranges::any_of(
+        texts, [](const std::string& text) { return text.starts_with(failed_word); });
+    return fail ? first_failure(texts) : Failure();
 }
 
 /// The units, by all ranks; returns the failure of the first, if any.
