@@ -77,7 +77,6 @@ Failure arguments_failure(const Ranks& ranks, bool read, const Failure& unread) 
 
 /// The units, by all ranks; returns the failure of the first, if any.
 Failure compute(const Ranks& ranks, const Launcher& launcher, Command& command) {
-    std::vector<std::string> texts;
     try {
         require_equal(ranks, "versions", version());
         const auto& words = command_line();
@@ -135,7 +134,10 @@ void require_equal(const Ranks& ranks, const std::string& what, const std::strin
 int run_ranks(const Launcher& launcher, Command* command, const Failure& unread) {
     const bool first = launcher.rank == 0;
     if (command != nullptr && command->only_prints()) return first ? command->run() : 0;
+    constexpr unsigned limit = 60;         // seconds
+    if (command == nullptr) alarm(limit);  // a rank whose arguments only print never joins
     const Ranks ranks(launcher);
+    alarm(0);
     share_cores(ranks);
     share_devices(ranks);
     int code = done;
