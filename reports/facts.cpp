@@ -57,7 +57,7 @@ std::string facts_html(const RunRecord& run) {
     add_text(out, "Given as", model.described ? model.argument : "");
     add_text(out, "Family", model.family);
     add_text(out, "Format", model.format);
-    if (model.trained) add_text(out, "Weights", *model.trained ? "as stored" : "random");
+    if (model.trained) add_text(out, "Weights", *model.trained ? "read from files" : "random");
     add_count(out, "Layers", model.layers);
     add_count(out, "Heads", model.heads);
     add_count(out, "Width", model.width);
