@@ -117,6 +117,38 @@ std::string readings_html(std::span<const Examined> examined) {
          .rows = body});
 }
 
+/// Of the readings that are counted: one that decides against the statement, else the one that
+/// comes closest to it.
+const Reading* decisive(const Examined& e) {
+    const Reading* found = nullptr;
+    for (const Reading& r : e.readings) {
+        if (r.role == Role::sharper) continue;
+        const auto rank = [&](const Reading& one) {
+            return std::pair(one.verdict == Verdict::false_as_stated, one.tightness.value_or(0));
+        };
+        if (!found || rank(r) > rank(*found)) found = &r;
+    }
+    return found;
+}
+
+/// One row a statement.
+std::string statements_html(std::span<const Examined> examined) {
+    std::string body;
+    for (const Examined& e : examined) {
+        const Reading none, *found = decisive(e);
+        const Reading& r = found ? *found : none;
+        body += fmt::format("<tr><th scope=\"row\">{}</th><td>{}</td>{}{}{}{}</tr>\n",
+                            html(e.claim->name), name(e.verdict), cell(r.measured),
+                            cell(r.bound, r.resolution), cell(r.tightness), count(r.trials));
+    }
+    return reports::table_html(
+        {.label = "Statements",
+         .caption = "Each statement by the reading that comes closest to "
+                    "failing, or fails: ratio above 1.",
+         .columns = {{"statement"}, {"verdict"}, {"measured"}, {"bound"}, {"ratio"}, {"draws"}},
+         .rows = body});
+}
+
 std::string facts(const RunRecord& run) {
     return reports::list_html({{"Seed", run.seed ? std::to_string(*run.seed) : ""},
                                {"Confidence", run.confidence ? Json(*run.confidence).dump() : ""},
@@ -172,6 +204,7 @@ Finding claims_headline(std::span<const Examined> examined) {
         const Examined& e = examined.front();
         headline.text =
             fmt::format("{}: {}{}.", e.claim->name, name(e.verdict), numbers_of_failure(e));
+        headline.figure = figure_name(*e.claim);
         return headline;
     }
     const std::size_t hold =
@@ -206,13 +239,15 @@ std::vector<std::string> write_claims_report(std::span<const Examined> examined,
                                              const std::filesystem::path& directory,
                                              const FigureStyle& look) {
     reports::Page page{.title = "Checked statements",
-                       .facts_title = "Examination",
-                       .facts = facts(described),
-                       .numbers_title = "Readings",
-                       .numbers = readings_html(examined),
                        .no_findings_text = "No statement was checked.",
+                       .folds = {{"readings", "Readings", readings_html(examined)},
+                                 {"facts", "Settings", facts(described)}},
                        .files = {{"claims.csv", "every reading, one per row"},
                                  {"claims.json", "settings, statements, witnesses, replays"}}};
+    if (examined.size() > 1) {
+        page.list = statements_html(examined);
+        page.open_findings = 0;
+    }
     if (!examined.empty()) page.findings.push_back(claims_headline(examined));
     for (const Examined& e : examined) {
         page.findings.push_back(finding(e));

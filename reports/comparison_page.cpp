@@ -123,37 +123,95 @@ std::string optional_cell(const std::optional<double>& value) {
     return fmt::format("<td>{}</td>", value ? number(*value) : "");
 }
 
+/// `several`: the results that are compared with A have a column; `tested`: so have intervals.
+std::vector<HtmlTable::Column> columns_of_changes(std::string_view first, bool several,
+                                                  bool tested) {
+    std::vector<HtmlTable::Column> columns = {{std::string(first)}};
+    if (several) columns.push_back({"result"});
+    for (const char* title : {"A", several ? "result's" : "B", "change"})
+        columns.push_back({title});
+    if (tested) columns.insert(columns.end(), {{"interval"}, {"p"}});
+    return columns;
+}
+
+/// The cells of a change, from its result on.
+std::string change_cells(const Difference& d, bool several, bool tested) {
+    const std::string span =
+        d.low && d.high ? fmt::format("{} to {}", number(*d.low), number(*d.high)) : "";
+    return (several ? fmt::format("<td>{}</td>", letter(d.result)) : "") + optional_cell(d.a) +
+           optional_cell(d.b) + optional_cell(d.difference) +
+           (tested ? fmt::format("<td>{}</td><td>{}</td>", span,
+                                 d.probability ? fmt::format("{:.2g}", *d.probability) : "")
+                   : "");
+}
+
+std::string about_intervals(const Changes& changes) {
+    if (changes.tested == 0) return "";
+    return fmt::format(
+        " Intervals have {:.5g} % confidence and exclude 0 where a change is significant.",
+        100 * changes.interval_confidence);
+}
+
+/// All changes of one metric in one result.
+struct MetricChanges {
+    const Difference* largest = nullptr;  ///< of the significant ones, where there are some
+    std::size_t significant = 0, all = 0;
+};
+
+/// One row a metric and result: its largest change, and how many are significant.
+std::string changes_by_metric(const Changes& changes, bool several) {
+    std::vector<MetricChanges> rows;  // in the order of the surest changes
+    std::map<std::pair<std::string, std::size_t>, std::size_t> row_of;
+    for (const Difference& d : changes.differences) {
+        const auto [at, added] = row_of.try_emplace({d.metric, d.result}, rows.size());
+        if (added) rows.emplace_back();
+        MetricChanges& row = rows[at->second];
+        const bool significant = d.outcome == Difference::Outcome::significant;
+        // those that are significant come first
+        if (!row.largest ||
+            (significant == (row.significant > 0) && d.relative() > row.largest->relative()))
+            row.largest = &d;
+        row.significant += significant;
+        ++row.all;
+    }
+    std::string body;
+    if (rows.size() > most_compared_rows) rows.resize(most_compared_rows);
+    for (const MetricChanges& row : rows)
+        body += fmt::format(
+            "<tr><th scope=\"row\">{}</th>{}<td>{} of {}</td></tr>\n", html(row.largest->where()),
+            change_cells(*row.largest, several, changes.tested > 0), row.significant, row.all);
+    std::vector<HtmlTable::Column> columns =
+        columns_of_changes("metric, largest change", several, changes.tested > 0);
+    columns.push_back({"significant"});
+    return table_html({.label = "Changes by metric",
+                       .caption = "Each metric where it changes most, as metric@stage:layer.head." +
+                                  about_intervals(changes),
+                       .columns = std::move(columns),
+                       .rows = std::move(body)});
+}
+
 std::string changes_html(const Changes& changes, bool several) {
     std::string body;
     std::size_t shown = 0;
     for (const Difference& d : changes.differences) {
         if (shown++ == most_compared_rows) break;
-        const std::string whose = several ? fmt::format("<td>{}</td>", letter(d.result)) : "";
-        const std::string span =
-            d.low && d.high ? fmt::format("{} to {}", number(*d.low), number(*d.high)) : "";
         const std::string outcome = d.note.empty() ? std::string(name(d.outcome)) : d.note;
-        body += fmt::format(
-            "<tr><th scope=\"row\">{}</th>{}{}{}{}<td>{}</td><td>{}</td><td "
-            "class=\"words\">{}</td></tr>\n",
-            html(d.where()), whose, optional_cell(d.a), optional_cell(d.b),
-            optional_cell(d.difference), span,
-            d.probability ? fmt::format("{:.2g}", *d.probability) : "", html(outcome));
+        body += fmt::format("<tr><th scope=\"row\">{}</th>{}<td class=\"words\">{}</td></tr>\n",
+                            html(d.where()), change_cells(d, several, changes.tested > 0),
+                            html(outcome));
     }
-    std::vector<HtmlTable::Column> columns = {{"number"}};
-    if (several) columns.push_back({"result"});
-    for (const char* title :
-         {"A", several ? "result's" : "B", "change", "interval", "p", "outcome"})
-        columns.push_back({title});
+    std::vector<HtmlTable::Column> columns =
+        columns_of_changes("number", several, changes.tested > 0);
+    columns.push_back({"outcome"});
     const std::size_t all = changes.differences.size();
     return table_html(
         {.label = "Changes",
-         .caption = fmt::format(
-             "Metric@stage:layer.head, the surest changes first. Intervals have {:.5g} % "
-             "confidence and exclude 0 where a change is significant; p is that of no change.{}",
-             100 * changes.interval_confidence,
-             all > most_compared_rows
-                 ? fmt::format(" The first {} of {}; compare.csv has all.", most_compared_rows, all)
-                 : ""),
+         .caption =
+             "Metric@stage:layer.head, the surest changes first; p is that of no change." +
+             about_intervals(changes) +
+             (all > most_compared_rows ? fmt::format(" {} of {} are shown; compare.csv has all.",
+                                                     most_compared_rows, all)
+                                       : ""),
          .columns = std::move(columns),
          .rows = std::move(body)});
 }
@@ -162,7 +220,7 @@ std::vector<Finding> comparison_findings(const Changes& changes,
                                          const std::vector<Finding>& judged) {
     std::vector<Finding> out = judged;
     if (changes.differences.empty()) return out;
-    out.push_back({.text = headline(changes), .figure = "changes", .headline = true});
+    out.push_back({.text = headline(changes), .figure = "courses", .headline = true});
     for (const std::string& note : changes.notes) out.push_back({Finding::Level::warning, note});
     for (const std::string& line : remarks(changes)) out.push_back({Finding::Level::note, line});
     return by_severity(std::move(out));
@@ -188,16 +246,18 @@ std::vector<std::string> write_comparison(std::span<const MeasuredResult> result
     }
     facts.emplace_back("Command", shell_command(run.command));
     Page page{.title = "Comparison of results",
-              .facts_title = "Results",
-              .facts = list_html(facts),
-              .numbers_title = "Changes",
-              .numbers = changes_html(changes, results.size() > 2),
+              .findings = comparison_findings(changes, judged),
               .no_findings_text = "Nothing was compared.",
               .figures = comparison_figures(results, changes),
-              .findings = comparison_findings(changes, judged),
               .files = {{"compare.csv", "every change, one per row"},
                         {"run.json", "the results compared, and the outcome"}}};
-    if (changes.differences.empty()) page.numbers.clear();
+    const bool several = results.size() > 2;
+    if (!changes.differences.empty()) {
+        page.list = changes_by_metric(changes, several);
+        page.folds.push_back(
+            {"numbers", "Changes, the surest first", changes_html(changes, several)});
+    }
+    page.folds.push_back({"facts", "Results", list_html(facts)});
     return write_page(std::move(page), directory, look);
 }
 

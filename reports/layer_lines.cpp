@@ -124,6 +124,43 @@ std::vector<std::string> distinct_stages(const TableView& rows) {
     return found;
 }
 
+/// What each step adds to log(t_sim/t_div) up to a layer, the sum of ln xi_ratio over the layers,
+/// and what was measured, ln of the odds of `out` over those of the input: steps of one sample add
+/// up to it.  None of tables with several models.
+std::vector<Series> growth_by_step(const TableView& rows) {
+    if (rows.models().size() > 1) return {};
+    const std::string& model = rows.models().front();
+    std::vector<Series> found;
+    for (const std::string& stage : layer_stages(rows, metric::xi_ratio)) {
+        Series line{.name = stage};
+        double sum = 0;
+        for (const auto& [layer, p] : rows.depth(model, metric::xi_ratio, stage)) {
+            if (!p.value || *p.value <= 0) break;
+            line.x.push_back(double(layer));
+            line.y.emplace_back(sum += std::log(*p.value));
+        }
+        if (any_value(line)) found.push_back(std::move(line));
+    }
+    const auto odds = [&](const std::string& stage) {
+        std::map<Index, double> of_layer;
+        const Depth divided = rows.depth(model, metric::t_div, stage);
+        for (const auto& [layer, p] : rows.depth(model, metric::t_sim, stage)) {
+            const std::optional<double> rest = value_at(divided, layer);
+            if (p.value && rest && *p.value > 0 && *rest > 0) of_layer[layer] = *p.value / *rest;
+        }
+        return of_layer;
+    };
+    const std::map<Index, double> in = odds("in"), out = odds("out");
+    if (found.empty() || in.empty()) return found;
+    Series whole{.name = "measured", .dashed = true};
+    for (const auto& [layer, value] : out) {
+        whole.x.push_back(double(layer));
+        whole.y.emplace_back(std::log(value / in.begin()->second));
+    }
+    if (any_value(whole)) found.push_back(std::move(whole));
+    return found;
+}
+
 std::vector<Figure> make_similarity(const Table& table) {
     const TableView rows(table);
     const std::vector<std::string> stages = distinct_stages(rows);
@@ -131,20 +168,18 @@ std::vector<Figure> make_similarity(const Table& table) {
              .title = "Token similarity over depth",
              .caption =
                  "t_sim = |\u03a0\u2081X|\u00b2/|X|\u00b2 is the share of the state that all "
-                 "tokens have in common [TSE Def. 1.1], t_div = 1 - t_sim the rest, computed from "
-                 "centred rows, t_cos the mean cosine over pairs of tokens [TSE (1)]. One line per "
-                 "stage: `in` is the input of the layer, `out` its output. A stage whose t_div is "
-                 "within 2 % of another line is omitted, and so is `in` where it is the `out` of "
-                 "the layer before." +
+                 "tokens have in common [TSE Def. 1.1], t_div = 1 - t_sim the rest. By step: what "
+                 "each adds to log(t_sim/t_div) from the input on, the sum of ln xi_ratio over the "
+                 "layers. Stages within 2 % of another line are omitted." +
                  std::string(band_note)};
     add_panel(f, "t_sim: token similarity",
               {.title = std::string(metric::t_sim), .low = 0, .high = 1.02},
               by_stage(rows, metric::t_sim, stages), {{0.99, "0.99"}});
+    add_panel(f, "growth of log(t_sim/t_div) by step", {.title = "log odds gained"},
+              growth_by_step(rows));
     add_panel(f, "t_div: token diversity",
               {.title = std::string(metric::t_div), .scale = Scale::log},
               by_stage(rows, metric::t_div, stages, true));
-    add_panel(f, "t_cos: mean cosine", {.title = std::string(metric::t_cos)},
-              by_stage(rows, metric::t_cos, stages));
     return finished(std::move(f), "Line charts over the layers.");
 }
 
@@ -239,15 +274,19 @@ std::vector<Figure> make_state_norms(const Table& table) {
     const TableView rows(table);
     std::vector<Series> lines = by_stage(rows, metric::fro, layer_stages(rows, metric::fro));
     Figure f{.name = "state_norms",
-             .title = "Norms of the states over depth",
+             .title = "Norms and cosines of the states over depth",
              .caption =
                  "|X|_F of every stage of a layer: `in` its input, `norm1` and `norm2` after the "
                  "normalisations, `sa` the attention branch before it is added, `attn` and `ffn` "
-                 "after the additions. Compare [TSE Fig. 4], which shows |X|, |LN(X)| and |SA|." +
+                 "after the additions. Compare [TSE Fig. 4], which shows |X|, |LN(X)| and |SA|. "
+                 "t_cos is "
+                 "the mean cosine over pairs of tokens [TSE (1)]." +
                  std::string(band_note)};
     const Axis axis{.title = "|X|_F", .scale = spans_decades(lines) ? Scale::log : Scale::linear};
     add_panel(f, "fro: |X|_F by stage", axis, std::move(lines));
-    return finished(std::move(f), "Line chart over the layers.");
+    add_panel(f, "t_cos: mean cosine", {.title = std::string(metric::t_cos)},
+              by_stage(rows, metric::t_cos, distinct_stages(rows)));
+    return finished(std::move(f), "Line charts over the layers.");
 }
 
 std::vector<Series> gradients_by_parameter(const TableView& rows) {
@@ -333,7 +372,7 @@ std::vector<Figure> make_routing(const Table& table) {
 
 extern const FigureEntry similarity = {.name = "similarity",
                                        .title = "Token similarity over depth",
-                                       .needs = {metric::t_sim, metric::t_div, metric::t_cos},
+                                       .needs = {metric::t_sim, metric::t_div},
                                        .make = make_similarity};
 extern const FigureEntry escalation = {.name = "escalation",
                                        .title = "Escalation rate of the attention step",
@@ -344,8 +383,8 @@ extern const FigureEntry stage_ratios = {.name = "stage_ratios",
                                          .needs = {metric::xi_ratio, metric::r, metric::r_layer},
                                          .make = make_stage_ratios};
 extern const FigureEntry state_norms = {.name = "state_norms",
-                                        .title = "Norms of the states over depth",
-                                        .needs = {metric::fro},
+                                        .title = "Norms and cosines of the states over depth",
+                                        .needs = {metric::fro, metric::t_cos},
                                         .make = make_state_norms};
 extern const FigureEntry routing = {
     .name = "routing",

@@ -12,14 +12,24 @@ namespace tsdiag::reports {
 /// The files beside a page: name, content.
 using Files = std::vector<std::pair<std::string, std::string>>;
 
-/// The content of a page; HTML where a member says so.
+/// A part of a page that is shown when its title is opened, and in print.
+struct Fold {
+    std::string anchor, title;
+    std::string body;  ///< HTML; empty: left out
+};
+
+/// The content of a page; HTML where a member says so.  Open are the headlines with one figure,
+/// the first findings and every warning, the figures that they name, and `list`; the rest is
+/// folded.
 struct Page {
+    std::string kind = "report";
     std::string title = {}, lead = {};
-    std::string facts_title = {}, facts = {};      ///< a definition list; HTML; may be empty
-    std::string numbers_title = {}, numbers = {};  ///< a table; HTML; may be empty
-    std::string no_findings_text = {};             ///< shown where there is no finding
+    std::vector<Finding> findings = {};  ///< headlines first
+    std::size_t open_findings = 3;       ///< beside the headlines; 0: none, not even warnings
+    std::string no_findings_text = {};   ///< shown where there is no finding
+    std::string list = {};               ///< a table that stays open; HTML; may be empty
     std::vector<Figure> figures = {};
-    std::vector<Finding> findings = {};
+    std::vector<Fold> folds = {};           ///< the details, in this order
     std::vector<std::string> missing = {};  ///< one line for each figure that was not drawn, why
     Files files = {};
     bool drawn = false, tikz = false;  ///< figures/ contains them as SVG and PDF; as TikZ, too
@@ -34,19 +44,6 @@ std::string page_html(const Page& page);
 std::vector<std::string> write_page(Page page, const std::filesystem::path& directory,
                                     const FigureStyle& look);
 
-/// A self-contained page: style, scripts and licences around `body`.
-struct Document {
-    std::string kind;  ///< "report"
-    std::string main;  ///< the target of the anchor `verdict`
-    std::string title, lead;
-    std::string body;  ///< HTML
-    const std::vector<Figure>& figures;
-    Json heads = {};
-    Index refresh = 0;
-};
-std::string document_html(const Document& document);
-/// A section with a heading; the body is HTML.
-std::string section_html(std::string_view anchor, std::string_view title, std::string_view body);
 /// A horizontally scrollable table; HTML except for the label.
 struct HtmlTable {
     struct Column {
@@ -60,16 +57,10 @@ struct HtmlTable {
 std::string table_html(const HtmlTable& table);
 /// A definition list of the facts that have a value; empty where none has.
 std::string list_html(const std::vector<std::pair<std::string, std::string>>& facts);
-/// The figures one after the other; `drawn`: with links to their files; `tikz`: to TikZ, too.
-std::string figures_html(const std::vector<Figure>& figures, bool drawn, bool tikz);
-/// Draws into directory/figures and sets `drawn`; else returns one line with the reason.
-std::vector<std::string> draw_beside(const std::vector<Figure>& figures,
-                                     const std::filesystem::path& directory,
-                                     const FigureStyle& look, bool& drawn);
 /// The files of a run beside its page.
 Files files_of(const Table& table);
-/// The section that lists the files beside the page.
-std::string data_html(const Files& files);
+/// A paragraph; `caption_html` of the text.
+std::string text_html(std::string_view text);
 /// Text between backquotes, such as `in` and `out`, becomes code.
 std::string caption_html(std::string_view caption);
 

@@ -491,6 +491,24 @@
     });
   }
 
+  // --- folds: opened by links to what is inside, and in print
+  function reveal() {
+    const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    if (!target) return;
+    for (let fold = target.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
+    target.scrollIntoView();
+  }
+  addEventListener("hashchange", reveal);
+  for (const link of document.querySelectorAll('a[href^="#"]'))
+    link.addEventListener("click", () => { if (link.hash === location.hash) setTimeout(reveal); });
+  reveal();
+  addEventListener("beforeprint", () => {
+    for (const fold of document.querySelectorAll("details:not([open])")) {
+      fold.open = true;
+      addEventListener("afterprint", () => { fold.open = false; }, { once: true });
+    }
+  });
+
   for (const table of document.querySelectorAll(".scroll > table")) sortable(table);
   for (const [name, of] of Object.entries(data.figures)) {
     const place = document.getElementById(name);

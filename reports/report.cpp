@@ -39,24 +39,18 @@ Files files_of(const Table& table) {
     return files;
 }
 
-std::vector<std::string> draw_beside(const std::vector<Figure>& figures,
-                                     const std::filesystem::path& directory,
-                                     const FigureStyle& look, bool& drawn) {
-    try {
-        draw(figures, directory / "figures", look);
-        drawn = true;
-    } catch (const NotAvailable& e) {
-        return {e.what()};
-    } catch (const Error& e) {
-        return {fmt::format("{} The page still contains all figures.", e.what())};
-    }
-    return {};
-}
-
 std::vector<std::string> write_page(Page page, const std::filesystem::path& directory,
                                     const FigureStyle& look) {
     page.tikz = look.tikz;
-    std::vector<std::string> undrawn = draw_beside(page.figures, directory, look, page.drawn);
+    std::vector<std::string> undrawn;
+    try {
+        draw(page.figures, directory / "figures", look);
+        page.drawn = true;
+    } catch (const NotAvailable& e) {
+        undrawn.emplace_back(e.what());
+    } catch (const Error& e) {
+        undrawn.push_back(fmt::format("{} The page still contains all figures.", e.what()));
+    }
     write_atomically(directory / "report.html", page_html(page));
     return undrawn;
 }
@@ -65,23 +59,18 @@ std::vector<std::string> write_page(Page page, const std::filesystem::path& dire
 
 namespace {
 
-/// The page of a series: its changes, then the last checkpoint as on its own page.
-reports::Page with_trajectories(reports::Page page, const Table& table, const RunRecord& run) {
+/// Of a series: its changes, then the last checkpoint.
+std::vector<Finding> with_changes(std::vector<Finding> of_last, const Table& table,
+                                  const RunRecord& run) {
     std::vector<Finding> findings = series_verdict(table, run);
-    // Those of the model are told of the series already.
-    std::erase_if(page.findings, [&](const Finding& one) {
-        return std::ranges::find(findings, one.text, &Finding::text) != findings.end();
-    });
-    findings.push_back({Finding::Level::note, "The findings below are for the last checkpoint."});
-    for (Finding& finding : page.findings) {
+    for (Finding& finding : of_last) {
+        // Those of the model are told of the series already.
+        if (std::ranges::find(findings, finding.text, &Finding::text) != findings.end()) continue;
         finding.headline = false;
+        finding.text = "Last checkpoint: " + finding.text;
         findings.push_back(std::move(finding));
     }
-    page.findings = std::move(findings);
-    page.figures = reports::trajectories(table, run);
-    page.numbers_title = "Numbers by layer, last checkpoint";
-    if (run.watch) page.refresh = run.watch->refresh.value_or(0);
-    return page;
+    return findings;
 }
 
 }  // namespace
@@ -92,39 +81,43 @@ std::vector<std::string> write_report(const Table& table, const RunRecord& run,
     const bool is_series = run.checkpoints.has_value();
     const Table shown = is_series ? reports::last_step(table) : table;
     reports::Page page{.title = heading_of(table, run),
-                       .facts_title = "Model and run",
-                       .facts = reports::facts_html(run),
-                       .numbers_title = "Numbers by layer",
-                       .numbers = reports::summary_html(shown),
-                       .no_findings_text = "The table gives no findings.",
                        .findings = verdict(shown, run),
+                       .no_findings_text = "The table gives no findings.",
                        .files = reports::files_of(table),
                        .heads = reports::heads_data(shown)};
     if (table.model() != page.title) page.lead = table.model();
-    if (is_series) page = with_trajectories(std::move(page), table, run);
+    if (is_series) {
+        page.findings = with_changes(std::move(page.findings), table, run);
+        page.figures = reports::trajectories(table, run);
+        for (Figure& f : page.figures) f.group = "Over the series";
+    }
+    const std::string of_last = is_series ? "Last checkpoint" : "";
     for (const FigureEntry* entry : figures()) {
         std::vector<Figure> made = entry->make(shown);
         if (made.empty()) page.missing.push_back(what_is_missing(*entry));
         if (entry->name == "attention_maps") reports::name_tokens(made, run);
-        for (Figure& f : made) page.figures.push_back(std::move(f));
+        for (Figure& f : made) {
+            f.group = of_last;
+            page.figures.push_back(std::move(f));
+        }
     }
+    page.folds = {{"numbers", is_series ? "Numbers by layer, last checkpoint" : "Numbers by layer",
+                   reports::summary_html(shown)},
+                  {"facts", "Model and run", reports::facts_html(run)}};
+    if (run.watch) page.refresh = run.watch->refresh.value_or(0);
     return reports::write_page(std::move(page), directory, look);
 }
 
 std::vector<std::string> write_plain_page(const PlainPage& plain,
                                           const std::filesystem::path& directory,
                                           const FigureStyle& look) {
-    reports::Page page{.title = plain.title,
-                       .lead = plain.lead,
-                       .facts_title = "Setting",
-                       .figures = plain.figures,
-                       .findings = plain.findings,
-                       .files = plain.files};
-    for (const auto& [name, value] : plain.facts)
-        page.facts +=
-            fmt::format("<dt>{}</dt><dd>{}</dd>\n", reports::html(name), reports::html(value));
-    if (!page.facts.empty()) page.facts = "<dl class=\"facts\">\n" + page.facts + "</dl>\n";
-    return reports::write_page(std::move(page), directory, look);
+    return reports::write_page({.title = plain.title,
+                                .lead = plain.lead,
+                                .findings = plain.findings,
+                                .figures = plain.figures,
+                                .folds = {{"facts", "Settings", reports::list_html(plain.facts)}},
+                                .files = plain.files},
+                               directory, look);
 }
 
 }  // namespace tsdiag

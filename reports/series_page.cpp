@@ -262,12 +262,10 @@ std::vector<std::string> write_log_report(const Table& table, const RunRecord& r
                                           const FigureStyle& look) {
     const ShortNames names(run);
     Page page{.title = "Gradient norms over training",
-              .facts_title = "Run",
-              .facts = facts_html(run),
-              .numbers_title = "Series",
-              .numbers = numbers_html(table, run, names),
-              .no_findings_text = "No series has a number.",
               .findings = log_verdict(table, run),
+              .no_findings_text = "No series has a number.",
+              .list = numbers_html(table, run, names),
+              .folds = {{"facts", "Run", facts_html(run)}},
               .files = files_of(table)};
     const std::string level = number(100 * run.confidence.value_or(0));
     const Figure rsd{.name = "gradient_rsd",

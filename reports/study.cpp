@@ -1,9 +1,10 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <numeric>
+
 #include "page.hpp"
-#include "skeleton.hpp"
 #include "text.hpp"
-#include "tsdiag/file.hpp"
 
 /// The page that compares claims with measurements.
 namespace tsdiag {
@@ -17,7 +18,7 @@ std::string settings_html(const Study& study, const RunRecord& run) {
                                                               {"Scale", setting.scale}};
     facts.insert(facts.end(), setting.keys.begin(), setting.keys.end());
     facts.emplace_back("seed", run.seed ? std::to_string(*run.seed) : "");
-    return section_html("facts", "Setting", list_html(facts));
+    return list_html(facts);
 }
 
 std::string measured_text(const Comparison& c) {
@@ -32,9 +33,28 @@ std::string expected_text(const Comparison& c) {
     return number(*c.expected) + (margin ? fmt::format(" \u00b1 {:.2g}", c.resolution) : "");
 }
 
+constexpr std::size_t most_open_comparisons = 12;
+
+/// Those that stand open on a page, in their order: of many what is contradicted or open first.
+std::vector<Comparison> chosen(const std::vector<Comparison>& all) {
+    using Outcome = Comparison::Outcome;
+    const auto rank = [&](std::size_t i) {
+        const Outcome outcome = all[i].outcome;
+        return outcome == Outcome::contradicted ? 0 : outcome == Outcome::open ? 1 : 2;
+    };
+    std::vector<std::size_t> order(all.size());
+    std::iota(order.begin(), order.end(), std::size_t(0));
+    std::ranges::stable_sort(order, {}, rank);
+    order.resize(std::min(order.size(), most_open_comparisons));
+    std::ranges::sort(order);
+    std::vector<Comparison> out;
+    for (const std::size_t i : order) out.push_back(all[i]);
+    return out;
+}
+
 std::string comparisons_html(const std::vector<Comparison>& comparisons) {
     if (comparisons.empty())
-        return "<p>No quantity here is a single number; see the figures.</p>\n";
+        return text_html("No quantity here is a single number; see the figures.");
     std::string body;
     for (const Comparison& c : comparisons)
         body += fmt::format(
@@ -45,28 +65,40 @@ std::string comparisons_html(const std::vector<Comparison>& comparisons) {
             html(c.judgement));
     return table_html(
         {.label = "Comparisons",
-         .caption = "Measured: mean \u00b1 standard error over the trials. Judged by Student's t "
-                    "over the trials (Welch's for two means), one-sided for bounds; numbers are "
-                    "comparable by two one-sided tests within the margin that the claim states. "
-                    "The probability of any error among all orders and likenesses of the page is "
-                    "at most 5 %, and likewise among all comparisons with a number (Holm). A claim "
-                    "without a number, or with a number for another setting, is not judged.",
+         .caption = "Measured: mean \u00b1 standard error over the trials.",
          .columns =
              {{"quantity"}, {"claim"}, {"paper's value"}, {"measured"}, {"trials"}, {"judgement"}},
          .rows = body,
          .wordy = true});
 }
 
-std::string claim_html(const Study& study) {
-    std::string notes;
-    for (const std::string& note : study.notes)
-        notes += filled("note", {{"text", caption_html(note)}});
-    if (!notes.empty()) notes = filled("findings", {{"items", notes}});
-    return section_html("verdict", "Claim and measurement",
-                        filled("claim", {{"claim", caption_html(study.claim)},
-                                         {"outcome", caption_html(study.outcome)},
-                                         {"method", caption_html(study.method)}}) +
-                            comparisons_html(study.comparisons) + notes);
+constexpr std::string_view how_judged =
+    "Numbers are judged by Student's t over the trials (Welch's for two means), one-sided for "
+    "bounds; they are comparable by two one-sided tests within the margin that the claim states. "
+    "The probability of any error among all orders and likenesses of the page is at most 5 %, and "
+    "likewise among all comparisons with a number (Holm). A claim without a number, or with a "
+    "number for another setting, is not judged.";
+
+std::vector<Finding> findings(const Study& study) {
+    using Outcome = Comparison::Outcome;
+    std::vector<Finding> out, contradicted;
+    for (const Comparison& c : study.comparisons)
+        if (c.outcome == Outcome::contradicted)
+            contradicted.push_back({.level = Finding::Level::warning,
+                                    .text = fmt::format("Contradicted: {}, measured {}; {}.",
+                                                        c.what, measured_text(c), c.says)});
+    const bool open = std::ranges::any_of(
+        study.comparisons, [](const Comparison& c) { return c.outcome == Outcome::open; });
+    if (!study.outcome.empty())
+        out.push_back({.level = !contradicted.empty() ? Finding::Level::warning
+                                : open                ? Finding::Level::note
+                                                      : Finding::Level::good,
+                       .text = study.outcome,
+                       .figure = study.figures.empty() ? "" : study.figures.front().name,
+                       .headline = true});
+    out.insert(out.end(), contradicted.begin(), contradicted.end());
+    for (const std::string& note : study.notes) out.push_back({.text = note});
+    return out;
 }
 
 }  // namespace
@@ -74,19 +106,22 @@ std::string claim_html(const Study& study) {
 std::vector<std::string> write_study(const Study& study, const Table& table, const RunRecord& run,
                                      const std::filesystem::path& directory,
                                      const FigureStyle& look) {
-    bool drawn = false;
-    const std::vector<std::string> undrawn = draw_beside(study.figures, directory, look, drawn);
-    const std::string body =
-        claim_html(study) +
-        section_html("figures", "Figures", figures_html(study.figures, drawn, look.tikz)) +
-        settings_html(study, run) + data_html(files_of(table));
-    write_atomically(directory / "report.html", document_html({.kind = "figure " + study.name,
-                                                               .main = "claim",
-                                                               .title = study.title,
-                                                               .lead = study.source,
-                                                               .body = body,
-                                                               .figures = study.figures}));
-    return undrawn;
+    const std::vector<Comparison>& all = study.comparisons;
+    return write_page({.kind = "figure " + study.name,
+                       .title = study.title,
+                       .lead = study.source,
+                       .findings = findings(study),
+                       .no_findings_text = "No quantity here is judged.",
+                       .list = comparisons_html(chosen(all)),
+                       .figures = study.figures,
+                       .folds = {{"comparisons", fmt::format("All {} comparisons", all.size()),
+                                  all.size() > most_open_comparisons ? comparisons_html(all) : ""},
+                                 {"claim", "The claim", text_html(study.claim)},
+                                 {"method", "Method", text_html(study.method)},
+                                 {"judged", "How numbers are judged", text_html(how_judged)},
+                                 {"facts", "Settings", settings_html(study, run)}},
+                       .files = files_of(table)},
+                      directory, look);
 }
 
 }  // namespace tsdiag

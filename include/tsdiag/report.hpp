@@ -82,6 +82,7 @@ struct Figure {
     std::string title = {};
     std::string caption = {};  ///< what is shown, with the formula and its source
     std::string alt = {};      ///< text alternative; required, with the main numbers
+    std::string group = {};    ///< the heading below which the page folds it; may be empty
     std::vector<Plot> panels = {};
 };
 

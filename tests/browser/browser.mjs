@@ -1,5 +1,4 @@
-// Opens the pages of a model, a training, a series, a watch, a check and a comparison in headless Chromium, at 1280 and 390
-// pixels, light and dark, with and without scripts.
+// Opens every kind of page in headless Chromium, at 1280 and 390 pixels, light and dark, with and without scripts.
 //
 //     node browser.mjs TSDIAG WORK [SCREENSHOTS]
 //
@@ -35,6 +34,8 @@ const pages = {
   series: () => run("probe", "training", "--samples", "3", "--force", "--out", "series"),
   watch: () => run("watch", "training", "--once", "--settle", "0", "--samples", "2", "--force", "--out", "watch", "-q"),
   check: () => run("check", "devil.eq59", "--force", "--out", "check"),
+  statements: () => run("check", "tse", "--trials", "4", "--force", "--out", "statements"),
+  figure: () => run("figure", "tse.fig2", "--force", "--out", "figure"),
   compare: () => {
     run("probe", model + ",deesc=0.5", "--tokens", "24", "--samples", "3", "--no-report", "--force", "--out", "other");
     run("compare", "probe", "other", "--force", "--out", "compare");
@@ -114,9 +115,51 @@ function axe() {
   return existsSync(at) ? readFileSync(at, "utf8") : null;
 }
 
-// What every view of a page must be like.
+// Opens all folds and waits until what was in them is laid out.
+const open_folds = `document.querySelectorAll("details").forEach((fold) => { fold.open = true; });
+  new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(0))))`;
+
+// What stands open when a page is opened: the headline with a figure on the first screen, four screens and 600 words in
+// all.  Words are those a reader reads: not the labels of figures, nor their text alternatives.
+async function check_length(chromium, name, file) {
+  await chromium.open(file, {});
+  const found = await chromium.evaluate(`(() => {
+    const words = (of) => (of.textContent.match(/\\S+/g) || []).length;
+    const seen = [...document.querySelectorAll("header, main p, main li, main h2, main h3, main dd, main th, main td, main summary, figcaption, footer")]
+      .filter((e) => !e.closest(".alt, svg") && e.checkVisibility({ contentVisibilityAuto: true, checkVisibilityCSS: true }))
+      .filter((e) => !e.parentElement.closest("p, li, h3, dd, th, td, summary, figcaption"));
+    return { height: document.documentElement.scrollHeight, figure: document.querySelector("figure:not(details *) .drawing")?.getBoundingClientRect().bottom,
+      words: seen.reduce((sum, e) => sum + words(e), 0) };
+  })()`);
+  console.log(`${name}: ${found.height} px, ${found.words} words open, the first figure ends at ${found.figure?.toFixed(0) ?? "no"} px`);
+  expect(found.height <= 4000, `${name}: ${found.height} px stand open`);
+  expect(found.words > 20 && found.words <= 600, `${name}: ${found.words} words stand open`);
+  if (name === "statements") expect(!found.figure, `${name}: a figure stands open`);
+  else expect(found.figure <= (name === "compare" ? 1300 : 900), `${name}: its first figure ends at ${found.figure} px`);
+}
+
+// A link opens the fold around its figure; in print all folds are open.
+async function check_folds(chromium, file) {
+  await chromium.open(file, {});
+  const shown = `document.querySelector("#mixing .drawing").checkVisibility({ contentVisibilityAuto: true })`;
+  expect(!(await chromium.evaluate(shown)), "a figure is folded");
+  await chromium.evaluate(`location.hash = "#mixing"; new Promise((done) => setTimeout(done, 200))`);
+  expect(await chromium.evaluate(shown), "a link opens the fold of its figure");
+  for (const scripts of [true, false]) {
+    await chromium.open(file, { scripts });
+    const { data } = await chromium.ask("Page.printToPDF", { printBackground: false });
+    const pages = (Buffer.from(data, "base64").toString("latin1").match(/\/Type ?\/Page\b/g) || []).length;
+    expect(pages >= 8, `printed ${scripts ? "with" : "without"} scripts: ${pages} pages`);
+    await chromium.ask("Emulation.setScriptExecutionDisabled", { value: false });
+  }
+  await chromium.open(file, {});
+  expect(await chromium.evaluate(`document.querySelectorAll("details[open]").length`) === 0, "folds are closed again");
+}
+
+// What every view of a page must be like, with all folds open.
 async function check_view(chromium, name, view, rules) {
   const where = `${name} at ${view.width} px, ${view.dark ? "dark" : "light"}`;
+  await chromium.evaluate(open_folds);
   const found = await chromium.evaluate(`(() => ({
     ready: Number(document.documentElement.dataset.ready),
     figures: document.querySelectorAll("figure").length,
@@ -157,6 +200,7 @@ async function check_without_scripts(chromium, name, file) {
 // The look at a cell: by mouse, by keyboard.
 async function check_look(chromium, file) {
   await chromium.open(file, {});
+  await chromium.evaluate(open_folds);
   const [x, y] = await chromium.evaluate(`(() => {
     const hit = document.querySelector("#heads_mixing .cells .hit");
     hit.scrollIntoView({ block: "center", behavior: "instant" });
@@ -185,6 +229,7 @@ async function check_look(chromium, file) {
 // Hovering near a line, legends, zoom, sorted tables, downloads.
 async function check_reading(chromium, file) {
   await chromium.open(file, {});
+  await chromium.evaluate(open_folds);
   const [x, y, width] = await chromium.evaluate(`(() => {
     const hit = document.querySelector("#similarity .lines .hit");
     hit.scrollIntoView({ block: "center", behavior: "instant" });
@@ -206,7 +251,7 @@ async function check_reading(chromium, file) {
   })()`);
   expect(off[0] === "false" && off[1] > 0, "a legend hides its line");
   const order = await chromium.evaluate(`(() => {
-    const table = document.querySelector("#numbers ~ .scroll table"), first = () => table.tBodies[0].rows[0].cells[0].textContent;
+    const table = document.querySelector("details:has(#numbers) table"), first = () => table.tBodies[0].rows[0].cells[0].textContent;
     const button = table.querySelector("thead button"), before = first();
     button.click(); button.click();
     return [before, first(), table.querySelector("[aria-sort]").getAttribute("aria-sort")];
@@ -252,8 +297,9 @@ const rules = axe();
 console.log(rules ? "axe-core checks contrast and names" : "axe-core: skipped, npm did not install it");
 for (const [name, make] of Object.entries(pages)) {
   make();
-  const file = join(work, name + "/report.html");
+  const file = join(work, name === "figure" ? "figure/tse.fig2/report.html" : name + "/report.html");
   console.log(`${name}: ${(readFileSync(file).length / 1000).toFixed(0)} kB`);
+  await check_length(chromium, name, file);
   for (const width of [1280, 390])
     for (const dark of [false, true]) {
       await chromium.open(file, { width, dark });
@@ -262,6 +308,7 @@ for (const [name, make] of Object.entries(pages)) {
     }
   await check_without_scripts(chromium, name, file);
 }
+await check_folds(chromium, join(work, "probe/report.html"));
 await check_look(chromium, join(work, "probe/report.html"));
 await check_reading(chromium, join(work, "probe/report.html"));
 check_paper();
