@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -22,10 +23,19 @@ using namespace reports;
 namespace fs = std::filesystem;
 
 // Margins around a panel and below all, in pixels.
-constexpr double right_margin = 16, top_margin = 26, bottom_margin = 50, colour_bar = 64,
-                 legend_line = 18;
+constexpr double right_margin = 16, top_margin = 26, untitled_margin = 8, bottom_margin = 50,
+                 colour_bar = 64, legend_line = 18;
+constexpr int png_resolution = 300;      ///< pixels an inch
 constexpr Index most_cells = 4096;       ///< beyond, gnuplot's `image` draws one bitmap
 constexpr Index most_numbers = 1 << 16;  ///< of a panel drawn as an image, written as text
+
+/// Endings of the files that gnuplot draws.
+using Formats = std::vector<std::string_view>;
+
+/// In points.
+double text_size(const FigureStyle& look) {
+    return look.font_size > 0 ? look.font_size : look.width > 0 ? 8 : 11;
+}
 
 std::string field(const std::optional<double>& v) {
     return v && std::isfinite(*v) ? shortest(*v) : "NaN";
@@ -83,50 +93,6 @@ std::string data_of(const Figure& figure) {
             out += fmt::format("# {}\n{}", gnuplot_string(plot.title), cells_of(*plot.grid));
     }
     return out + images_of(figure);
-}
-
-/// For TeX: its special characters escaped, and the letters of formulas in mathematics.
-std::string tex_words(std::string_view text) {
-    static constexpr std::pair<std::string_view, std::string_view> letters[] = {
-        {"\u03b1", "$\\alpha$"},
-        {"\u03be", "$\\xi$"},
-        {"\u03bb", "$\\lambda$"},
-        {"\u03bc", "$\\mu$"},
-        {"\u03c0", "$\\pi$"},
-        {"\u03a0", "$\\Pi$"},
-        {"\u03b4", "$\\delta$"},
-        {"\u221a", "$\\surd$"},
-        {"\u2080", "$_0$"},
-        {"\u2081", "$_1$"},
-        {"\u2082", "$_2$"},
-        {"\u2083", "$_3$"},
-        {"\u00b2", "$^2$"},
-        {"\u1d40", "$^T$"},
-        {"\u00b1", "$\\pm$"},
-        {"\u2013", "--"},
-        {"\u2019", "\\textquoteright{}"},
-        {"'", "\\textquoteright{}"},  // gnuplot_string makes it another letter
-        {"\u2026", "$\\ldots$"},
-        {"|", "$|$"},
-        {"<", "$<$"},
-        {">", "$>$"},
-        {"\\", "$\\backslash$"},
-        {"^", "\\^{}"},
-        {"~", "\\~{}"}};
-    std::string out;
-    while (!text.empty()) {
-        const auto letter =
-            std::ranges::find_if(letters, [&](const auto& l) { return text.starts_with(l.first); });
-        if (letter != std::end(letters)) {
-            out += letter->second;
-            text.remove_prefix(letter->first.size());
-            continue;
-        }
-        if (std::string_view("#$%&_{}").find(text.front()) != std::string_view::npos) out += '\\';
-        out += text.front();
-        text.remove_prefix(1);
-    }
-    return out;
 }
 
 /// A label as an expression of the script: as it is and, where TeX reads it otherwise, for TeX.
@@ -305,6 +271,7 @@ struct Canvas {
     double left = 0;    ///< of a panel: room for a title, and numbers or names
     double bottom = 0;  ///< the same below it
     double right = 0;   ///< the same on the right
+    double top = 0;     ///< of a title above it
 };
 
 /// Room around the panels, whose labels have a height of 11.
@@ -320,6 +287,9 @@ Canvas margins_of(const Figure& figure, const Layout& size) {
             canvas.bottom = std::max(canvas.bottom, bottom_margin - 10 + 7 * double(label.size()));
     }
     canvas.left = 34 + 7 * double(longest);
+    const bool titled =
+        std::ranges::any_of(figure.panels, [](const Plot& p) { return !p.title.empty(); });
+    canvas.top = titled ? top_margin : untitled_margin;
     return canvas;
 }
 
@@ -331,7 +301,7 @@ Canvas canvas_of(const Figure& figure, const Layout& size) {
         const int columns = legend_columns(figure, canvas.width);
         canvas.legend = legend_line * double((int(styles.size()) + columns - 1) / columns) + 12;
     }
-    canvas.height = size.rows * (top_margin + size.height + canvas.bottom) + canvas.legend;
+    canvas.height = size.rows * (canvas.top + size.height + canvas.bottom) + canvas.legend;
     return canvas;
 }
 
@@ -384,55 +354,69 @@ std::string titles_of(const Plot& plot, const Canvas& canvas, double x, double y
            label(up, x - canvas.left + 14, y - size.height / 2.0, "center rotate by 90");
 }
 
+/// "small" and "large" of a terminal whose unit of text is so many points, and its font.
+struct Fonts {
+    std::string sizes, font;
+    Fonts(const FigureStyle& look, double text, double unit) {
+        const double large = text + 1, small = look.width > 0 ? text : text - 2;
+        sizes = fmt::format("small = ',{:.4g}'\nlarge = ',{:.4g}'\n", small / unit, large / unit);
+        font = gnuplot_string(fmt::format("{},{:.4g}", look.font, text / unit));
+    }
+};
+
 /// The sheet that a script draws on: its terminals, each with the names of its fonts.
 std::string terminals_of(const Canvas& canvas, const FigureStyle& look) {
     // lengths are laid out for text of size 11; `unit`: points a length
-    const double text = look.font_size > 0 ? look.font_size : look.width > 0 ? 8 : 11;
-    const double unit = look.width > 0 ? text / 11 : 1,
-                 large = look.width > 0 ? text + 1 : text + 1,
-                 small = look.width > 0 ? text : text - 2;
+    const double text = text_size(look), unit = look.width > 0 ? text / 11 : 1;
     const double width = canvas.width * unit, height = canvas.height * unit;  // points
-    const auto fonts = [&](double scale) {
-        return fmt::format("small = ',{:.4g}'\nlarge = ',{:.4g}'\n", small * scale, large * scale);
-    };
-    const double pixels = look.width > 0 ? 96.0 / 72 : 1;  // of SVG a point
+    const double pixels = look.width > 0 ? 96.0 / 72 : 1;                     // of SVG a point
+    // Cairo's text has 96 units an inch, of which pdfcairo makes half points; its lines are half
+    // points, too.
+    const Fonts svg(look, text, 1 / pixels), pdf(look, text, 0.5 * 96 / 72),
+        png(look, text, 96.0 / png_resolution), tex(look, text, 1);
+    const double line = 1.6 * look.line_width * unit, png_point = png_resolution / 72.0;
     return fmt::format(
-        "tex = format eq \"tex\"\n"
-        "if (format eq \"svg\") {{\n{0}"
-        "set terminal svg noenhanced size {1:.0f},{2:.0f} font {3} background rgb 'white' "
-        "dashlength 1 linewidth {4:.4g}\n"
-        "}}\nif (format eq \"pdf\") {{\n{5}"
-        "set terminal pdfcairo noenhanced size {6:.3f}in,{7:.3f}in font {8} dashlength 2 linewidth "
-        "{9:.4g}\n"
-        "}}\nif (tex) {{\n{5}"
-        "set terminal tikz size {6:.3f}in,{7:.3f}in font '\\fontsize{{{10:.4g}}}{{{11:.4g}}}"
-        "\\selectfont' linewidth {9:.4g}\n}}\n",
-        fonts(pixels), width * pixels, height * pixels,
-        gnuplot_string(fmt::format("{},{:.4g}", look.font, text * pixels)),
-        1.2 * look.line_width * unit, fonts(1), width / 72, height / 72,
-        gnuplot_string(fmt::format("{},{:.4g}", look.font, text)), 1.6 * look.line_width * unit,
-        text, 1.2 * text);
+               "tex = format eq \"tex\"\n"
+               "if (format eq \"svg\") {{\n{}"
+               "set terminal svg noenhanced size {:.0f},{:.0f} font {} background rgb 'white' "
+               "dashlength 1 linewidth {:.4g}\n}}\n",
+               svg.sizes, width * pixels, height * pixels, svg.font, 0.75 * line) +
+           fmt::format(
+               "if (format eq \"pdf\") {{\n{}"
+               "set terminal pdfcairo noenhanced size {:.3f}in,{:.3f}in font {} dashlength 2 "
+               "linewidth {:.4g}\n}}\n",
+               pdf.sizes, width / 72, height / 72, pdf.font, line) +
+           fmt::format(
+               "if (format eq \"png\") {{\n{}"
+               "set terminal pngcairo noenhanced size {:.0f},{:.0f} font {} dashlength 2 "
+               "linewidth {:.4g}\n}}\n",
+               png.sizes, width * png_point, height * png_point, png.font, line * png_point / 2) +
+           fmt::format(
+               "if (tex) {{\n{}"
+               "set terminal tikz size {:.3f}in,{:.3f}in font '\\fontsize{{{:.4g}}}{{{:.4g}}}"
+               "\\selectfont' linewidth {:.4g}\n}}\n",
+               tex.sizes, width / 72, height / 72, text, 1.2 * text, line);
 }
 
 std::vector<LineStyle> styles_of(const Figure& figure, const FigureStyle& look) {
-    std::vector<LineStyle> styles = line_styles(figure);
+    std::vector<LineStyle> styles = line_styles(figure, look.width > 0);
     const bool ordered = std::ranges::any_of(figure.panels, &Plot::ordered);
     for (std::size_t i = 0; i < styles.size() && !ordered && !look.colours.empty(); ++i)
         styles[i].colour = look.colours[i % look.colours.size()];
     return styles;
 }
 
-std::string script_of(const Figure& figure, const FigureStyle& look) {
-    const double text = look.font_size > 0 ? look.font_size : 8;
-    const Layout size =
-        look.width > 0 ? filling(figure, look.width * 72 * 11 / text) : layout(figure);
-    const Canvas canvas = canvas_of(figure, size);
+std::string script_of(const Figure& figure, const FigureStyle& look, const Formats& formats) {
+    const double exact = look.width * 72 * 11 / text_size(look);
+    const Layout size = look.width > 0 ? filling(figure, exact) : layout(figure);
+    Canvas canvas = canvas_of(figure, size);
+    if (look.width > 0) canvas.width = exact;
     const std::vector<LineStyle> styles = styles_of(figure, look);
     const std::string data = gnuplot_string(figure.name + ".dat");
     std::string out = fmt::format(
         "# {}\n# Draw again with: gnuplot {}.gp\nreset\nset encoding utf8\n"
-        "do for [format in \"svg pdf{}\"] {{\n{}set output '{}.'.format\n",
-        gnuplot_string(figure.title), figure.name, look.tikz ? " tex" : "",
+        "do for [format in \"{}\"] {{\n{}set output '{}.'.format\n",
+        gnuplot_string(figure.title), figure.name, fmt::join(formats, " "),
         terminals_of(canvas, look), figure.name);
     for (std::size_t i = 0; i < styles.size(); ++i)
         out += fmt::format("set style line {} linecolor rgb '{}' linewidth 1.6 dashtype {}\n",
@@ -446,7 +430,7 @@ std::string script_of(const Figure& figure, const FigureStyle& look) {
     for (std::size_t i = 0; i < figure.panels.size(); ++i) {
         const Plot& plot = figure.panels[i];
         const double x = double(int(i) % size.columns) * cell_width + canvas.left;
-        const double y = canvas.height - double(int(i) / size.columns) * cell_height - top_margin;
+        const double y = canvas.height - double(int(i) / size.columns) * cell_height - canvas.top;
         out += fmt::format(
             "set lmargin at screen {:.5f}\nset rmargin at screen {:.5f}\n"
             "set tmargin at screen {:.5f}\nset bmargin at screen {:.5f}\n",
@@ -493,38 +477,14 @@ bool is_whole(const fs::path& drawn) {
         std::string_view(bytes).substr(bytes.size() - std::min<std::size_t>(bytes.size(), 64));
     const fs::path kind = drawn.extension();
     return tail.find(kind == ".svg"   ? "</svg>"
+                     : kind == ".png" ? "IEND"
                      : kind == ".tex" ? "\\end{tikzpicture}"
                                       : "%%EOF") != tail.npos;
 }
 
-/// What a script leaves beside it.
-std::vector<std::string> endings(const FigureStyle& look) {
-    std::vector<std::string> all = {".svg", ".pdf"};
-    if (look.tikz) all.emplace_back(".tex");
-    return all;
-}
-
-}  // namespace
-
-void draw(std::span<const Figure> figures, const fs::path& directory, const FigureStyle& look) {
-    if (figures.empty()) return;
-    std::error_code error;
-    fs::create_directory(directory, error);  // not its parents: an interruption removes them
-    if (error)
-        throw Error(
-            fmt::format("{}: the folder cannot be made: {}.", directory.string(), error.message()));
-    std::vector<std::string> arguments = {"gnuplot", "-d"};  // no init file
-    for (const Figure& figure : figures) {
-        write_atomically(directory / (figure.name + ".dat"), data_of(figure));
-        write_atomically(directory / (figure.name + ".gp"), script_of(figure, look));
-        for (std::size_t i = 0; i < figure.panels.size(); ++i)
-            if (const auto& grid = figure.panels[i].grid; grid && grid->image)
-                write_atomically(directory / image_of(figure, i), grid_png(*grid));
-        arguments.push_back(figure.name + ".gp");
-    }
-    constexpr std::chrono::seconds start{60}, a_figure{10};  // a hundred times the usual time
-    const std::chrono::seconds limit = start + a_figure * std::ssize(figures);
-    const Outcome outcome = run_program(arguments, directory, limit);
+/// What a run of gnuplot has to end with.
+void require_success(const Outcome& outcome, const fs::path& directory,
+                     std::chrono::seconds limit) {
     if (!outcome.found)
         throw NotAvailable(
             "gnuplot was not found, so the figures are not drawn as SVG and PDF; install "
@@ -537,19 +497,78 @@ void draw(std::span<const Figure> figures, const fs::path& directory, const Figu
     if (outcome.status != 0)
         throw Error(fmt::format("{}: gnuplot failed with status {}: {}", directory.string(),
                                 outcome.status, outcome.first_line));
+}
+
+/// Removes what gnuplot did not finish; throws where there is such a file.
+void require_whole(const std::vector<fs::path>& drawn) {
     std::string lacking;
-    for (const Figure& figure : figures)
-        for (const std::string& ending : endings(look))
-            if (const fs::path drawn = directory / (figure.name + ending); !is_whole(drawn)) {
-                fs::remove(drawn, error);
-                if (lacking.empty()) lacking = drawn.filename().string();
-            }
+    std::error_code ignored;
+    for (const fs::path& file : drawn) {
+        if (is_whole(file)) continue;
+        fs::remove(file, ignored);
+        if (lacking.empty()) lacking = file.filename().string();
+    }
     if (!lacking.empty())
         throw Error(fmt::format("{}: gnuplot did not draw {} (is the disk full?).",
-                                directory.string(), lacking));
-    for (const Figure& figure : figures)
-        for (const std::string& ending : endings(look))
-            forget_date(directory / (figure.name + ending));
+                                drawn.front().parent_path().string(), lacking));
+}
+
+/// One process for all figures, each in all formats.
+void draw_formats(std::span<const Figure> figures, const fs::path& directory,
+                  const FigureStyle& look, const Formats& formats) {
+    std::vector<std::string> arguments = {"gnuplot", "-d"};  // no init file
+    std::vector<fs::path> files;
+    for (const Figure& figure : figures) {
+        write_atomically(directory / (figure.name + ".dat"), data_of(figure));
+        write_atomically(directory / (figure.name + ".gp"), script_of(figure, look, formats));
+        for (std::size_t i = 0; i < figure.panels.size(); ++i)
+            if (const auto& grid = figure.panels[i].grid; grid && grid->image)
+                write_atomically(directory / image_of(figure, i), grid_png(*grid));
+        arguments.push_back(figure.name + ".gp");
+        for (const std::string_view ending : formats)
+            files.push_back(directory / fmt::format("{}.{}", figure.name, ending));
+    }
+    constexpr std::chrono::seconds start{60}, a_figure{10};  // a hundred times the usual time
+    const std::chrono::seconds limit = start + a_figure * std::ssize(figures);
+    require_success(run_program(arguments, directory, limit), directory, limit);
+    require_whole(files);
+    for (const fs::path& file : files) forget_date(file);
+}
+
+std::string_view ending_of(FigureFormat format) {
+    switch (format) {
+        case FigureFormat::pdf:
+            return "pdf";
+        case FigureFormat::svg:
+            return "svg";
+        case FigureFormat::png:
+            return "png";
+        case FigureFormat::tikz:
+            return "tex";
+    }
+    return {};
+}
+
+}  // namespace
+
+void draw(std::span<const Figure> figures, const fs::path& directory, const FigureStyle& look) {
+    if (figures.empty()) return;
+    std::error_code error;
+    fs::create_directory(directory, error);  // not its parents: an interruption removes them
+    if (error)
+        throw Error(
+            fmt::format("{}: the folder cannot be made: {}.", directory.string(), error.message()));
+    Formats formats = {"svg", "pdf"};
+    if (look.tikz) formats.emplace_back("tex");
+    draw_formats(figures, directory, look, formats);
+}
+
+std::string drawn_as(const Figure& figure, FigureFormat format, const fs::path& directory,
+                     const FigureStyle& look) {
+    const std::string_view ending = ending_of(format);
+    draw_formats({&figure, 1}, directory, look, {ending});
+    std::string bytes = content_of(directory / fmt::format("{}.{}", figure.name, ending));
+    return format == FigureFormat::png ? with_resolution(bytes, png_resolution) : bytes;
 }
 
 }  // namespace tsdiag

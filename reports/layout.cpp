@@ -211,30 +211,35 @@ double contrast(Rgb a, Rgb b) {
     return (std::max(u, v) + 0.05) / (std::min(u, v) + 0.05);
 }
 
-std::vector<LineStyle> line_styles(const Figure& figure) {
+std::vector<LineStyle> line_styles(const Figure& figure, bool on_paper) {
     std::vector<LineStyle> styles;
     std::size_t measured = 0, predicted = 0;
+    const std::size_t first = on_paper ? okabe_ito.size() - 1 : 0;  // black
+    const auto dashes = [](std::size_t i) { return measured_dashes[i % measured_dashes.size()]; };
     std::set<std::string> in_order;  // the same name in two panels gets the same style
     for (const Plot& plot : figure.panels)
         if (plot.ordered)
             for (const Series& s : plot.series)
                 if (!s.dashed) in_order.insert(s.name);
-    const std::size_t ordered = in_order.size();
     for (const Plot& plot : figure.panels)
         for (const Series& s : plot.series) {
             const auto known = [&](const LineStyle& style) { return style.name == s.name; };
             if (std::any_of(styles.begin(), styles.end(), known)) continue;
             LineStyle style{.name = s.name, .colour = {}};
-            set_colours(style, plot.ordered ? grey : okabe_ito[styles.size() % okabe_ito.size()]);
+            set_colours(
+                style, plot.ordered ? grey : okabe_ito[(styles.size() + first) % okabe_ito.size()]);
             if (s.dashed) {
                 style.dash = predicted_dashes[predicted++ % predicted_dashes.size()];
             } else if (plot.ordered) {
-                set_ordered(style, ordered > 1 ? double(measured) / double(ordered - 1) : 0);
+                const std::size_t places = in_order.size() / plot.runs;
+                set_ordered(style,
+                            places > 1 ? double(measured / plot.runs) / double(places - 1) : 0);
+                if (on_paper) style.dash = dashes(plot.runs > 1 ? measured % plot.runs : measured);
                 ++measured;
             } else {
                 // the dashes change when the colours repeat
                 const std::size_t round = measured / measured_dashes.size();
-                style.dash = measured_dashes[(measured++ + round) % measured_dashes.size()];
+                style.dash = dashes(measured++ + round);
             }
             styles.push_back(std::move(style));
         }

@@ -31,8 +31,10 @@ struct LineStyle {
 };
 /// One style per name among the figure's series, in the order of their appearance: Okabe-Ito
 /// with a dash pattern each; along viridis where a panel is ordered.  Each colour has at least
-/// `least_contrast` to its ground.
-std::vector<LineStyle> line_styles(const Figure& figure);
+/// `least_contrast` to its ground.  `on_paper`: told apart in grey, too; the first is black, and
+/// lines in an order have dashes.  Of an overlay in an order, those of one place have a colour,
+/// those of one result the same dashes.
+std::vector<LineStyle> line_styles(const Figure& figure, bool on_paper = false);
 /// Bubbles carry their names themselves.
 bool needs_legend(const Figure& figure);
 /// Columns of the legend: as many as fit `width` pixels.

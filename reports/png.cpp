@@ -79,4 +79,18 @@ std::string grid_png(const Grid& grid) {
     return out;
 }
 
+std::string with_resolution(std::string_view png, int pixels_an_inch) {
+    constexpr std::size_t header = 8 + 12 + 13;  // the signature, and IHDR
+    constexpr double inches_a_metre = 1 / 0.0254;
+    if (png.size() < header) return std::string(png);
+    const auto a_metre = std::uint32_t(std::lround(pixels_an_inch * inches_a_metre));
+    std::string size;
+    append_word(size, a_metre);
+    append_word(size, a_metre);
+    size += '\1';  // the unit is the metre
+    std::string out(png.substr(0, header));
+    append_chunk(out, "pHYs", size);
+    return out.append(png.substr(header));
+}
+
 }  // namespace tsdiag::reports

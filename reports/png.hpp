@@ -1,5 +1,6 @@
 #pragma once
 #include <string>
+#include <string_view>
 
 #include "tsdiag/report.hpp"
 
@@ -13,5 +14,8 @@ constexpr Index image_pixels = 768;
 /// without a number), a square of pixels a cell, of
 /// side ceil(image_pixels / longer side).
 std::string grid_png(const Grid& grid);
+
+/// `png` with the size at which it is meant to be seen, which TeX reads: so many pixels an inch.
+std::string with_resolution(std::string_view png, int pixels_an_inch);
 
 }  // namespace tsdiag::reports

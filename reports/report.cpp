@@ -22,6 +22,26 @@ std::string what_is_missing(const FigureEntry& entry) {
     return fmt::format("{}: the table has no value of {}.", entry.title, fmt::join(names, " or "));
 }
 
+/// Of the page, and one line in `missing` for each that the table has no numbers for.
+std::vector<Figure> figures_and_missing(const Table& table, const RunRecord& run,
+                                        std::vector<std::string>& missing) {
+    const bool is_series = run.checkpoints.has_value();
+    std::vector<Figure> all;
+    if (is_series) all = reports::trajectories(table, run);
+    for (Figure& f : all) f.group = "Over the series";
+    const Table shown = is_series ? reports::last_step(table) : table;
+    for (const FigureEntry* entry : figures()) {
+        std::vector<Figure> made = entry->make(shown);
+        if (made.empty()) missing.push_back(what_is_missing(*entry));
+        if (entry->name == "attention_maps") reports::name_tokens(made, run);
+        for (Figure& f : made) {
+            if (is_series) f.group = "Last checkpoint";
+            all.push_back(std::move(f));
+        }
+    }
+    return all;
+}
+
 std::string heading_of(const Table& table, const RunRecord& run) {
     if (!run.model.name.empty()) return run.model.name;
     return table.model().empty() ? "tsdiag report" : table.model();
@@ -75,6 +95,11 @@ std::vector<Finding> with_changes(std::vector<Finding> of_last, const Table& tab
 
 }  // namespace
 
+std::vector<Figure> report_figures(const Table& table, const RunRecord& run) {
+    std::vector<std::string> missing;
+    return figures_and_missing(table, run, missing);
+}
+
 std::vector<std::string> write_report(const Table& table, const RunRecord& run,
                                       const std::filesystem::path& directory,
                                       const FigureStyle& look) {
@@ -86,21 +111,8 @@ std::vector<std::string> write_report(const Table& table, const RunRecord& run,
                        .files = reports::files_of(table),
                        .heads = reports::heads_data(shown)};
     if (table.model() != page.title) page.lead = table.model();
-    if (is_series) {
-        page.findings = with_changes(std::move(page.findings), table, run);
-        page.figures = reports::trajectories(table, run);
-        for (Figure& f : page.figures) f.group = "Over the series";
-    }
-    const std::string of_last = is_series ? "Last checkpoint" : "";
-    for (const FigureEntry* entry : figures()) {
-        std::vector<Figure> made = entry->make(shown);
-        if (made.empty()) page.missing.push_back(what_is_missing(*entry));
-        if (entry->name == "attention_maps") reports::name_tokens(made, run);
-        for (Figure& f : made) {
-            f.group = of_last;
-            page.figures.push_back(std::move(f));
-        }
-    }
+    if (is_series) page.findings = with_changes(std::move(page.findings), table, run);
+    page.figures = figures_and_missing(table, run, page.missing);
     page.folds = {{"numbers", is_series ? "Numbers by layer, last checkpoint" : "Numbers by layer",
                    reports::summary_html(shown)},
                   {"facts", "Model and run", reports::facts_html(run)}};

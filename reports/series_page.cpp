@@ -257,16 +257,9 @@ std::vector<Finding> log_verdict(const Table& table, const RunRecord& run) {
     return findings;
 }
 
-std::vector<std::string> write_log_report(const Table& table, const RunRecord& run,
-                                          const std::filesystem::path& directory,
-                                          const FigureStyle& look) {
+std::vector<Figure> log_figures(const Table& table, const RunRecord& run) {
     const ShortNames names(run);
-    Page page{.title = "Gradient norms over training",
-              .findings = log_verdict(table, run),
-              .no_findings_text = "No series has a number.",
-              .list = numbers_html(table, run, names),
-              .folds = {{"facts", "Run", facts_html(run)}},
-              .files = files_of(table)};
+    std::vector<Figure> all;
     const std::string level = number(100 * run.confidence.value_or(0));
     const Figure rsd{.name = "gradient_rsd",
                      .title = "Relative standard deviation",
@@ -283,14 +276,28 @@ std::vector<std::string> write_log_report(const Table& table, const RunRecord& r
             "confidence of {} %; if one contains 1, the two do not differ significantly.",
             level)};
     const auto add = [&](std::optional<Figure> figure) {
-        if (figure) page.figures.push_back(std::move(*figure));
+        if (figure) all.push_back(std::move(*figure));
     };
     add(series_figure(table, run, names));
     add(intervals_figure(rsd, estimates(table, metric::grad_rsd, names),
                          std::string(metric::grad_rsd), false));
     add(intervals_figure(ratio, estimates(table, metric::grad_rsd_ratio, names),
                          "ratio of grad_rsd", true));
-    return write_page(std::move(page), directory, look);
+    return all;
+}
+
+std::vector<std::string> write_log_report(const Table& table, const RunRecord& run,
+                                          const std::filesystem::path& directory,
+                                          const FigureStyle& look) {
+    const ShortNames names(run);
+    return write_page({.title = "Gradient norms over training",
+                       .findings = log_verdict(table, run),
+                       .no_findings_text = "No series has a number.",
+                       .list = numbers_html(table, run, names),
+                       .figures = log_figures(table, run),
+                       .folds = {{"facts", "Run", facts_html(run)}},
+                       .files = files_of(table)},
+                      directory, look);
 }
 
 }  // namespace tsdiag

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 
 #include "tsdiag/table_view.hpp"
 #include "tsdiag/text.hpp"
@@ -66,6 +68,49 @@ std::string gnuplot_string(std::string_view s) {
             out += c == '\n' || c == '\t' ? ' ' : c;
     }
     return out + "'";
+}
+
+std::string tex_words(std::string_view text) {
+    static constexpr std::pair<std::string_view, std::string_view> letters[] = {
+        {"\u03b1", "$\\alpha$"},
+        {"\u03be", "$\\xi$"},
+        {"\u03bb", "$\\lambda$"},
+        {"\u03bc", "$\\mu$"},
+        {"\u03c0", "$\\pi$"},
+        {"\u03a0", "$\\Pi$"},
+        {"\u03b4", "$\\delta$"},
+        {"\u221a", "$\\surd$"},
+        {"\u2080", "$_0$"},
+        {"\u2081", "$_1$"},
+        {"\u2082", "$_2$"},
+        {"\u2083", "$_3$"},
+        {"\u00b2", "$^2$"},
+        {"\u1d40", "$^T$"},
+        {"\u00b1", "$\\pm$"},
+        {"\u2013", "--"},
+        {"\u2019", "\\textquoteright{}"},
+        {"'", "\\textquoteright{}"},  // `gnuplot_string` makes it another letter
+        {"\u2026", "$\\ldots$"},
+        {"|", "$|$"},
+        {"<", "$<$"},
+        {">", "$>$"},
+        {"\\", "$\\backslash$"},
+        {"^", "\\^{}"},
+        {"~", "\\~{}"}};
+    std::string out;
+    while (!text.empty()) {
+        const auto letter =
+            std::ranges::find_if(letters, [&](const auto& l) { return text.starts_with(l.first); });
+        if (letter != std::end(letters)) {
+            out += letter->second;
+            text.remove_prefix(letter->first.size());
+            continue;
+        }
+        if (std::string_view("#$%&_{}").find(text.front()) != std::string_view::npos) out += '\\';
+        out += text.front();
+        text.remove_prefix(1);
+    }
+    return out;
 }
 
 std::string base64(std::string_view bytes) {

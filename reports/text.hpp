@@ -24,6 +24,8 @@ std::string script_json(const Json& json);
 /// A single-quoted gnuplot string: nothing in it is executed or substituted.  A quote becomes
 /// U+2019.
 std::string gnuplot_string(std::string_view s);
+/// For TeX: its special characters escaped, and the letters of formulas in mathematics.
+std::string tex_words(std::string_view text);
 std::string base64(std::string_view bytes);
 
 }  // namespace tsdiag::reports

@@ -74,6 +74,7 @@ struct Plot {
     std::vector<std::pair<double, std::string>> marks = {};  ///< horizontal lines: y and label
     std::string area_title = {};                             ///< of bubbles
     bool ordered = false;  ///< the series follow an order (layers): coloured along viridis
+    std::size_t runs = 1;  ///< of an overlay: every series is one of so many results in turn
 };
 
 /// A figure of the report: one or more panels, drawn into figures/NAME.svg and .pdf.
@@ -111,9 +112,10 @@ std::vector<Finding> verdict(const Table& table, const RunRecord& run);
 /// Headlines, then warnings, notes and the rest, each in the order given.
 std::vector<Finding> by_severity(std::vector<Finding> findings);
 
-/// How the figures of a folder `figures` are drawn for paper.
+/// How figures are drawn for paper.
 struct FigureStyle {
-    double width = 0;      ///< inches; 0: as wide as on the page
+    /// Inches; 0: as wide as on the page.  At a width, lines are told apart in grey, too.
+    double width = 0;
     double font_size = 0;  ///< points; 0: 8 at a width, else 11
     std::string font = "sans-serif";
     double line_width = 1;  ///< relative
@@ -129,6 +131,36 @@ struct FigureStyle {
 /// `NotAvailable` where gnuplot is not installed.
 void draw(std::span<const Figure> figures, const std::filesystem::path& directory,
           const FigureStyle& look = {});
+
+enum class FigureFormat { pdf, svg, png, tikz };
+/// Draws one figure as `draw` does, in that format alone, and returns the file: SVG, PDF, PNG of
+/// 300 pixels an inch, or TeX for gnuplot-lua-tikz.sty.  `directory` exists, and is for files that
+/// nobody needs afterwards.
+std::string drawn_as(const Figure& figure, FigureFormat format,
+                     const std::filesystem::path& directory, const FigureStyle& look);
+
+/// A figure of a result for a paper.
+struct PaperFigure {
+    std::string label = {};  ///< of the result, where there are several
+    Figure figure = {};
+    RunRecord run = {};
+};
+/// The names of the panels: what stands in front of ": " in their titles, or the whole title; where
+/// that is none or another's, too, the number of the panel, from 1.
+std::vector<std::string> panel_names(const Figure& figure);
+/// The first figure with the lines of all: in each panel those that all results have (same stage,
+/// same layer), named by the labels.  What is the same line in all (`dashed`) stays one.  Throws
+/// `UsageError` for a panel of cells, and where another lacks a panel or all lines of one.
+Figure overlaid(std::span<const PaperFigure> all);
+/// The figure without titles of panels: of several, (a), (b), ... remain.  `titles`: with them.
+Figure for_paper(Figure figure, bool titles);
+/// Three or four sentences: what `shown`, the figure or the overlay of `all`, has in its panels,
+/// of which models, numbers of samples and seeds; what its bands are; what measured it.  `tex`: for
+/// LaTeX.
+std::string paper_caption(const Figure& shown, std::span<const PaperFigure> all, bool tex);
+
+/// The figures of the page that `write_report` writes.
+std::vector<Figure> report_figures(const Table& table, const RunRecord& run);
 
 /// Writes figures/ and report.html (self-contained, no network) for `table` into `directory`.
 /// Parts that `run` lacks are omitted.  The page is written even where the static figures cannot be
@@ -201,6 +233,8 @@ std::vector<Finding> series_verdict(const Table& table, const RunRecord& run);
 /// Findings on logs of gradient norms, from the table and description of `summarise_logs`: each
 /// grad_rsd, which series are distinguishable, and caveats of the logs.
 std::vector<Finding> log_verdict(const Table& table, const RunRecord& run);
+/// Their figures.
+std::vector<Figure> log_figures(const Table& table, const RunRecord& run);
 /// Their page, as `write_report` does.
 std::vector<std::string> write_log_report(const Table& table, const RunRecord& run,
                                           const std::filesystem::path& directory,
