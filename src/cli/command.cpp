@@ -20,6 +20,7 @@
     X(list_command)         \
     X(info_command)         \
     X(report_command)       \
+    X(plot_command)         \
     X(export_command)       \
     X(compare_command)      \
     X(check_command)        \

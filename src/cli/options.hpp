@@ -55,8 +55,8 @@ void add_measurement(CLI::App& app, RunOptions& run);
 void add_trace(CLI::App& app, TraceOptions& trace);
 void add_machine(CLI::App& app, ProbeOptions& probe);
 void add_output(CLI::App& app, ProbeOptions& probe);
-/// --style and --figure-width: how figures/ is drawn.
-void add_paper(CLI::App& app, FigureStyle& look);
+/// --style, and --figure-width or another name: how figures are drawn on paper.
+void add_paper(CLI::App& app, FigureStyle& look, const char* width = "--figure-width");
 
 // Values of options; each throws `UsageError` naming `option`.
 constexpr Index no_limit = std::numeric_limits<Index>::max();

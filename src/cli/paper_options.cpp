@@ -8,7 +8,7 @@
 #include "tsdiag/error.hpp"
 #include "tsdiag/file.hpp"
 
-/// Options of the figures on paper: --figure-width and --style.
+/// Options of the figures on paper: their width and --style.
 namespace tsdiag::cli {
 namespace {
 
@@ -97,15 +97,14 @@ FigureStyle read_style(const std::string& file) {
 
 }  // namespace
 
-void add_paper(CLI::App& app, FigureStyle& look) {
-    value(app, "--style", "FILE",
-          "how figures/ looks: width, font, colours, TikZ (docs/figures.md)",
+void add_paper(CLI::App& app, FigureStyle& look, const char* width) {
+    value(app, "--style", "FILE", "how figures look: width, font, colours, TikZ (docs/figures.md)",
           [&](const std::string& t) { look = read_style(t); })
         ->group("Output");
     // after the file, so that it has the last word
-    value(app, "--figure-width", "WIDTH",
-          "width of figures/ on paper: 3.25in (a column), 5.5in, 82mm; text of 8 pt",
-          [&](const std::string& t) { look.width = inches(t, "--figure-width"); })
+    value(app, width, "WIDTH",
+          "width of figures on paper: 3.25in (a column), 5.5in, 82mm; text of 8 pt",
+          [&look, width](const std::string& t) { look.width = inches(t, width); })
         ->group("Output");
 }
 

@@ -123,6 +123,7 @@ TEST(JsonOutput, OfEveryCommandIsAsDocumented) {
         {"list", {{"metrics"}, {"formats"}, {"figures"}, {"random"}}},
         {"info", {{}}},
         {"report", {{"result"}}},
+        {"plot", {{"result"}}},
         {"export",
          {{"result", "--to", "jsonl", "-o", "h"}, {"result", "--to", "parquet", "-o", "i"}}},
         {"compare", {{"result", "result"}, {"result", "--assert", "t_sim@out:last < 2"}}},

@@ -1,9 +1,11 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <regex>
@@ -315,6 +317,38 @@ TEST_F(GnuplotTest, AWidthIsKeptWithTextOfEightPoints) {
             EXPECT_TRUE(points > 7.9 && points < 10.1) << points;
         }
         EXPECT_GT(texts, 3u);
+    }
+}
+
+/// Of all text of a PDF that cairo wrote, in points.
+std::vector<double> text_sizes(const std::string& pdf) {
+    std::vector<double> sizes;
+    const std::string begin = "stream\n";
+    for (std::size_t at = pdf.find(begin); at != pdf.npos; at = pdf.find(begin, at + 1)) {
+        const std::size_t from = at + begin.size();
+        std::string content(1 << 20, '\0');
+        uLongf size = uLongf(content.size());
+        if (uncompress(reinterpret_cast<Bytef*>(content.data()), &size,
+                       reinterpret_cast<const Bytef*>(pdf.data() + from),
+                       uLong(pdf.size() - from)) != Z_OK)
+            continue;
+        content.resize(size);
+        const std::regex matrix("([-0-9.]+) ([-0-9.]+) [-0-9.]+ [-0-9.]+ [-0-9.]+ [-0-9.]+ Tm");
+        for (std::sregex_iterator it(content.begin(), content.end(), matrix), end; it != end; ++it)
+            sizes.push_back(std::hypot(std::stod((*it)[1]), std::stod((*it)[2])));
+    }
+    return sizes;
+}
+
+/// It had two thirds of it: pdfcairo makes half points of units of which 96 are an inch.
+TEST_F(GnuplotTest, TextOfAPdfHasTheSizeThatIsAskedFor) {
+    for (const double points : {8.0, 10.0}) {
+        draw(std::vector{one_line("t_sim")}, folder.path, {.width = 3.25, .font_size = points});
+        const std::vector<double> sizes = text_sizes(slurp(folder.path / "one.pdf"));
+        ASSERT_GT(sizes.size(), 3u);
+        for (const double size : sizes)  // of the title one more; four digits in the script
+            EXPECT_TRUE(std::abs(size - points) < 0.01 || std::abs(size - points - 1) < 0.01)
+                << size;
     }
 }
 
