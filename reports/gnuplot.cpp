@@ -349,7 +349,13 @@ std::string titles_of(const Plot& plot, const Canvas& canvas, double x, double y
     };
     const std::string& across = plot.grid ? plot.grid->col_title : plot.x.title;
     const std::string& up = plot.grid ? plot.grid->row_title : plot.y.title;
-    return label(plot.title, x, y + 13, "left font large") +
+    // a title wider than the panel begins further left, as far as its place on the sheet reaches
+    constexpr double title_character = 6.6;
+    const auto characters = std::ranges::count_if(
+        plot.title, [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; });
+    const double too_wide = title_character * double(characters) - size.width - canvas.right;
+    const double shift = std::clamp(too_wide, 0.0, canvas.left - 4);
+    return label(plot.title, x - shift, y + 13, "left font large") +
            label(across, x + size.width / 2.0, y - size.height - canvas.bottom + 14, "center") +
            label(up, x - canvas.left + 14, y - size.height / 2.0, "center rotate by 90");
 }

@@ -414,6 +414,22 @@ TEST_F(GnuplotTest, AStyleChoosesColoursAndFont) {
     EXPECT_THAT(script, HasSubstr("'#123456'"));
 }
 
+TEST_F(GnuplotTest, ALongTitleBeginsWhereItEndsOnTheSheet) {
+    const auto begin = [&](const std::string& title) {
+        Figure figure = one_line("t_sim");
+        figure.panels[0].title = title;
+        draw(std::vector{figure}, folder.path, {.width = 3.25});
+        const std::string script = slurp(folder.path / "one.gp");
+        std::smatch at;
+        EXPECT_TRUE(std::regex_search(
+            script, at, std::regex("at screen ([0-9.]+), screen [0-9.]+ left font large")));
+        return std::stod(at[1]);
+    };
+    const std::string wide = "a title that is wider than its panel, by far";
+    EXPECT_LT(begin(wide), begin("short"));
+    EXPECT_GT(begin(wide), 0);
+}
+
 TEST_F(GnuplotTest, PanelsStandBesideEachOtherAsFarAsThereIsRoom) {
     Figure figure = one_line("t_sim");
     figure.panels.assign(3, figure.panels[0]);
