@@ -21,13 +21,14 @@ std::string GradientFlow::course() const {
 }
 
 std::string GradientFlow::numbers() const {
-    std::string text =
-        fmt::format("by the parameters of layer {} it is {}, by those of layer {} {}", last.first,
-                    number(last.second), first.first, number(first.second));
-    if (stops()) return text + ": nothing learns where it is 0";
-    const double change = first.second / last.second;
-    return text + fmt::format(", a factor of {} a layer on its way back",
-                              number(std::pow(change, 1 / double(last.first - first.first))));
+    const std::string from = fmt::format("from {} in layer {}", number(last.second), last.first),
+                      to = fmt::format("to {} in layer {}", number(first.second), first.first);
+    if (stops()) return fmt::format("{} {}; nothing learns where it is 0", from, to);
+    const double rate = std::pow(first.second / last.second, 1 / double(last.first - first.first));
+    return fmt::format("{} it {} per layer, {}", from,
+                       rate < 1 ? fmt::format("shrinks to {} %", number(100 * rate))
+                                : fmt::format("grows by a factor of {}", number(rate)),
+                       to);
 }
 
 }  // namespace tsdiag::reports

@@ -17,8 +17,7 @@ struct GradientFlow {
     bool vanishes() const { return !stops() && last.second > steep * first.second; }
     /// "The gradient vanishes".
     std::string course() const;
-    /// "by the parameters of layer 11 it is 1, by those of layer 0 1e-20, a factor of 0.015 a layer
-    /// on its way back".
+    /// "from 1 in layer 11 it shrinks to 1.5 % per layer, to 1e-20 in layer 0".
     std::string numbers() const;
 
     static constexpr double steep = 1e3;

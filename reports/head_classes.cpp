@@ -25,18 +25,22 @@ bool nearly_rank_one(const Head& h) {
 
 }  // namespace
 
+std::string rank_one_criterion() {
+    return fmt::format(" Nearly rank one: lambda2_abs < {} and delta < {}.", rank_one_lambda2,
+                       rank_one_delta);
+}
+
+std::string identity_and_sink_criteria() {
+    return fmt::format(
+        " Identity-like: row_max > {}, local_auc > {}, lambda2_abs > {}. Sink-like: row_max > {}, "
+        "local_auc < {}, and delta > {} or nearly rank one.",
+        identity_row_max, identity_local_auc, identity_lambda2, sink_row_max, sink_local_auc,
+        sink_delta);
+}
+
 std::vector<HeadClass> head_classes(const TableView& rows, const std::string& model) {
-    HeadClass rank_one{.name = "nearly rank one",
-                       .criterion = fmt::format("lambda2_abs < {} and delta < {}", rank_one_lambda2,
-                                                rank_one_delta)};
-    HeadClass identity{
-        .name = "identity-like",
-        .criterion = fmt::format("row_max > {}, local_auc > {} and lambda2_abs > {}",
-                                 identity_row_max, identity_local_auc, identity_lambda2)};
-    HeadClass sink{
-        .name = "sink-like",
-        .criterion = fmt::format("row_max > {}, local_auc < {}, and delta > {} or nearly rank one",
-                                 sink_row_max, sink_local_auc, sink_delta)};
+    HeadClass rank_one{.name = "nearly rank one"}, identity{.name = "identity-like"},
+        sink{.name = "sink-like"};
     for (const auto& [at, h] : heads_of(rows, model)) {
         if (h.lambda2 && h.delta) {
             ++rank_one.measured;

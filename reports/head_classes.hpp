@@ -5,7 +5,8 @@
 
 #include "rows.hpp"
 
-/// Classes of heads in the verdict, each with a criterion on the numbers of metrics.csv.
+/// Classes of heads in the verdict, each with a criterion on the numbers of metrics.csv, which the
+/// caption of its figure states.
 namespace tsdiag::reports {
 
 /// Nearly rank one: all rows of P are nearly the same.  delta = |Pi2 P|_2 bounds the distance of
@@ -23,9 +24,13 @@ constexpr double sink_row_max = 0.5, sink_local_auc = 0.5, sink_delta = 1;
 
 using HeadAt = std::pair<Index, Index>;  ///< layer, head
 
+/// " Nearly rank one: lambda2_abs < 0.05 and delta < 0.2.", for captions.
+std::string rank_one_criterion();
+/// The same of identity-like and sink-like heads.
+std::string identity_and_sink_criteria();
+
 struct HeadClass {
     std::string name;          ///< "nearly rank one"
-    std::string criterion;     ///< "lambda2_abs < 0.05 and delta < 0.2"
     std::size_t measured = 0;  ///< heads for which all required metrics are defined
     std::vector<HeadAt> members = {};
 };

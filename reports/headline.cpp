@@ -29,23 +29,23 @@ class TokenCourse {
     Finding headline() const {
         if (run_.input.tokens == 1)
             return {Level::note,
-                    "There is one token: similarity compares tokens, so that t_sim = 1 says "
-                    "nothing here. Give more with --tokens."};
+                    "There is one token, so similarity says nothing. Give more with --tokens."};
         const double end = values_.back().second;
         const auto above = first_above(sim_, saturated), near = first_above(sim_, mostly);
         if (above && input().value_or(0) > saturated)
             return {Level::warning,
-                    fmt::format("Tokens are alike from the start: t_sim is {} in the input of "
-                                "layer {} and {} after {}.",
-                                begin(), first(), finish(), place(last()))};
+                    fmt::format("Tokens are alike from the start: t_sim is {}{} "
+                                "and {}{}.",
+                                begin(), first() == 0 ? " in the input" : of_input(), finish(),
+                                of_end_or(" at the end"))};
         if (above && end > mostly)
             return {Level::warning, "Tokens collapse: " + passing(*above, saturated) +
-                                        share_of_attention(above->first) + "."};
+                                        share_of_attention(above->first)};
         if (above)
-            return {Level::note, "Tokens collapse for a time: " + passing(*above, saturated) + "."};
+            return {Level::note, "Tokens collapse for a time: " + passing(*above, saturated)};
         if (near)
             return {Level::note,
-                    fmt::format("Tokens become alike{}: {}{}.", end > mostly ? "" : " for a time",
+                    fmt::format("Tokens become alike{}: {}{}", end > mostly ? "" : " for a time",
                                 passing(*near, mostly), share_of_attention(near->first))};
         return {Level::good, "Tokens stay distinct: t_sim " + course() + "."};
     }
@@ -76,14 +76,18 @@ class TokenCourse {
         return last() == end_of_model() ? "" : fmt::format(" after layer {}", last());
     }
 
+    std::string of_end_or(std::string_view otherwise) const {
+        const std::string text = of_end();
+        return text.empty() ? std::string(otherwise) : text;
+    }
+
+    /// "after layer 10 (of 0 to 19) they are 99 % alike; t_sim goes from 0.0386 to 0.99997."
     std::string passing(const std::pair<Index, double>& at, double threshold) const {
-        std::string text =
-            fmt::format("t_sim passes {} after {} and {} {}{}", threshold, place(at.first),
-                        of_end().empty() ? "ends at" : "is", finish(), of_end());
-        if (input())
-            text +=
-                fmt::format(", from {}{}", begin(), first() == 0 ? " in the input" : of_input());
-        return text;
+        const std::string alike =
+            fmt::format("after {} they are {:g} % alike; t_sim ", place(at.first), 100 * threshold);
+        if (!input()) return alike + fmt::format("is {}{}.", finish(), of_end_or(" at the end"));
+        return alike +
+               fmt::format("goes from {}{} to {}{}.", begin(), of_input(), finish(), of_end());
     }
 
     std::string course() const {
@@ -106,10 +110,10 @@ class TokenCourse {
         return s && d && *s > 0 && *d > 0 ? *s / *d : 0;
     }
 
-    /// "; attention makes 96 % of the rise of log(t_sim/t_div)", from the input of layer 0 to layer
-    /// `end`: the share of its steps, sum_l ln xi_ratio, by odds(Y) = xi_ratio odds(X).  Of means
-    /// over several samples the identity holds nearly: "about".  Empty unless the odds at least
-    /// double and every layer has a ratio.
+    /// " Attention causes 96 % of it.": of the rise of ln(t_sim/t_div) from the input of layer 0 to
+    /// layer `end`, the share of its steps, sum_l ln xi_ratio, by odds(Y) = xi_ratio odds(X).  Of
+    /// means over several samples the identity holds nearly: "about".  Empty unless the odds at
+    /// least double and every layer has a ratio.
     std::string share_of_attention(Index end) const {
         const double first_odds = odds(sim_in_, div_in_, 0), last_odds = odds(sim_, div_, end);
         if (first_odds == 0 || last_odds < 2 * first_odds) return {};
@@ -122,14 +126,12 @@ class TokenCourse {
         const double share = part / std::log(last_odds / first_odds);
         const bool one = run_.input.samples.value_or(1) == 1 && run_.input.trials.value_or(1) == 1;
         const char* about = one ? "" : "about ";
-        if (share < 0) return "; attention lowers log(t_sim/t_div), other steps raise it";
+        if (share < 0) return " Attention works against it, other steps cause it.";
         if (share > 1.005)
             return fmt::format(
-                "; attention alone would raise log(t_sim/t_div) {}{:.2g} times as far, other "
-                "steps take the rest back",
+                " Attention alone would go {}{:.2g} times as far; other steps take the rest back.",
                 about, share);
-        return fmt::format("; attention makes {}{:.0f} % of the rise of log(t_sim/t_div)", about,
-                           100 * share);
+        return fmt::format(" Attention causes {}{:.0f} % of it.", about, 100 * share);
     }
 
     Depth sim_, div_, sim_in_, div_in_, ratios_;
@@ -144,12 +146,10 @@ std::string remedy(const RunRecord& run) {
     const bool training = !run.model.described;
     if (run.model.deescalates || (training && drawn.empty())) return {};
     return fmt::format(
-        "A remedy is de-escalation: each block subtracts a part tau of the mean token ([TSE] "
-        "(21)). {}",
-        !drawn.empty()
-            ? fmt::format("See tau = 0.5 here: `tsdiag {} {}`{}.", training ? "train" : "probe",
-                          drawn, training ? " with the other options as they were" : "")
-            : std::string("See what it does in training: `tsdiag figure tse.fig6`."));
+        "A remedy is de-escalation ([TSE] (21)): each block subtracts a part of the mean token. {}",
+        drawn.empty() ? std::string("See it in training: `tsdiag figure tse.fig6`.")
+                      : fmt::format("Try it: `tsdiag {} {}`{}.", training ? "train" : "probe",
+                                    drawn, training ? " with the other options as they were" : ""));
 }
 
 void add_doubts(const RunRecord::Model& model, std::vector<Finding>& findings) {

@@ -15,7 +15,9 @@ namespace tsdiag::reports {
 std::string number(double value) { return readable(value); }
 
 std::string similarity_text(double t_sim, std::optional<double> t_div) {
-    if (t_sim > 0.9999 && t_div && *t_div > 0) return fmt::format("1 - {:.2g}", *t_div);
+    constexpr double shown = 1e-6;  // below, nines would have to be counted
+    if (t_sim > 0.9999 && t_div && *t_div > 0)
+        return *t_div < shown ? fmt::format("1 - {:.2g}", *t_div) : number(1 - *t_div);
     return fmt::format("{:.4f}", t_sim);
 }
 

@@ -11,7 +11,7 @@
 namespace tsdiag::reports {
 
 /// Four significant digits, more near 1 (`readable`).  A similarity close to 1 keeps its distance
-/// from 1 ("1 - 3.2e-07").
+/// from 1 ("0.99997", "1 - 3.2e-07").
 std::string number(double value);
 std::string similarity_text(double t_sim, std::optional<double> t_div);
 

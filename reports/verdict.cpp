@@ -19,7 +19,7 @@ using namespace reports;
 using Level = Finding::Level;
 
 constexpr int first_layers = 3;          ///< their measured ratios predict the depth of saturation
-constexpr std::size_t most_heads = 6;    ///< more are only counted
+constexpr std::size_t most_heads = 6;    ///< of more, the layers are named
 constexpr std::size_t most_reasons = 3;  ///< reported for undefined numbers
 
 /// The findings of one model, in the order of the page.
@@ -59,8 +59,8 @@ class ModelVerdict {
     void channels();
     void predicted_depth();
     void attention_rate();
-    std::string estimates_in_words(const Depth& measured) const;
-    std::string gain_in_words(const Depth& measured) const;
+    std::string predictions_in_words(const Depth& measured) const;
+    std::optional<double> gain(const Depth& measured) const;
     void heads();
     void gradients();
     void below_rounding_numbers();
@@ -91,8 +91,8 @@ std::optional<double> mean_over(const Depth& depth, const Depth& mask) {
 void ModelVerdict::random_ids() {
     if (run_.input.kind == "ids:random" && run_.model.trained.value_or(false))
         say(Level::warning,
-            "The input is random token ids, which are not language: what a trained model does with "
-            "text may differ. Give token ids of real text with --input ids:FILE.");
+            "The input is random token ids, which are not language. Give real text with --text or "
+            "--input ids:FILE.");
 }
 
 void ModelVerdict::channels() {
@@ -100,8 +100,8 @@ void ModelVerdict::channels() {
     if (said.empty()) return;
     say(Level::note,
         fmt::format(
-            "{} of each head and not over tokens: eigenvalues, norms, entropies and what is "
-            "said of heads are of that matrix and tell nothing of how alike tokens become.",
+            "{} of each head and not over tokens. What is said of heads is of that matrix, not of "
+            "how alike tokens become.",
             said));
 }
 
@@ -120,71 +120,78 @@ void ModelVerdict::predicted_depth() {
     }
     const double odds = *sim / *div, target = saturated / (1 - saturated);
     if (odds >= target) return;
-    const std::string identity =
-        fmt::format("Attention multiplies the odds t_sim/t_div by xi_ratio, {} in {}",
-                    number(std::exp(log_ratio)),
-                    used == 1 ? std::string("the first layer")
-                              : fmt::format("the first {} layers (geometric mean)", used));
+    const std::string rate = fmt::format(
+        "In {} attention multiplies similarity odds by {}",
+        used == 1 ? std::string("the first layer") : fmt::format("the first {} layers", used),
+        number(std::exp(log_ratio)) + (used == 1 ? "" : " on average"));
     if (log_ratio <= 0) {
         say(Level::note,
-            fmt::format("{}: by itself it never brings the input's odds of {} to {} (t_sim = {}).",
-                        identity, number(odds), number(target), saturated),
+            fmt::format("{}; at this rate t_sim would never pass {}.", rate, saturated),
             "escalation");
         return;
     }
     const double blocks = std::log(target / odds) / log_ratio;
-    std::string text = fmt::format(
-        "{}: at that rate the input's odds of {} pass {} (t_sim = {}) after {:.1f} layers",
-        identity, number(odds), number(target), saturated, blocks);
-    if (const auto above = first_above(depth(metric::t_sim, "out"), saturated))
-        text += fmt::format("; with all steps of a layer it took {}.",
-                            counted(std::size_t(above->first) + 1, "layer"));
-    else
-        text += fmt::format("; that did not happen in the {} measured.",
-                            counted(defined(depth(metric::t_sim, "out")).size(), "layer"));
-    say(Level::note, std::move(text), "escalation");
+    const auto above = first_above(depth(metric::t_sim, "out"), saturated);
+    const std::string found =
+        above ? fmt::format("measured: {}", above->first + 1)
+              : fmt::format("not in the {} measured", defined(depth(metric::t_sim, "out")).size());
+    say(Level::note,
+        fmt::format("{}: t_sim would pass {} after {:.1f} layers; {}.", rate, saturated, blocks,
+                    found),
+        "escalation");
 }
 
-std::string ModelVerdict::gain_in_words(const Depth& measured) const {
+/// The mean of 1 + a2 over the layers of `measured`.
+std::optional<double> ModelVerdict::gain(const Depth& measured) const {
     const std::vector<std::optional<double>>& a2 = run_.model.a2;
-    if (a2.empty() || rows_.models().size() > 1) return {};
-    double sum = 0, least = 0, most = 0;
-    std::size_t count = 0;
-    for (const auto& [layer, ratio] : defined(measured)) {
-        if (layer >= std::ssize(a2) || !a2[std::size_t(layer)]) return {};
-        const double v = 1 + *a2[std::size_t(layer)];
-        least = count ? std::min(least, v) : v;
-        most = count ? std::max(most, v) : v;
-        sum += v;
-        ++count;
+    if (a2.empty() || rows_.models().size() > 1) return std::nullopt;
+    double sum = 0;
+    const auto values = defined(measured);
+    for (const auto& [layer, ratio] : values) {
+        if (layer >= std::ssize(a2) || !a2[std::size_t(layer)]) return std::nullopt;
+        sum += 1 + *a2[std::size_t(layer)];
     }
-    if (number(least) == number(most)) return fmt::format("; 1 + a2 is {}", number(least));
-    return fmt::format("; 1 + a2 is {} on average, from {} to {}", number(sum / double(count)),
-                       number(least), number(most));
+    return sum / double(values.size());
 }
 
-std::string ModelVerdict::estimates_in_words(const Depth& measured) const {
+/// "est1, est2 need a post-norm layer": why there are no numbers of them, in a reader's terms where
+/// those of the reason are not.
+std::string why_lacking(const std::vector<std::string>& names, const std::string& reason) {
+    constexpr std::size_t most = 4;
+    std::string all;
+    for (std::size_t i = 0; i < std::min(names.size(), most); ++i)
+        all += (i ? ", " : "") + names[i];
+    if (names.size() > most) all += fmt::format(" and {} more", names.size() - most);
+    const bool one = names.size() == 1;
+    const char* needed = reason.starts_with("pre-norm")         ? "a post-norm layer"
+                         : reason == "pi = e_1 is not positive" ? "attention that is not causal"
+                                                                : nullptr;
+    return needed ? fmt::format("{} {} {}", all, one ? "needs" : "need", needed)
+                  : fmt::format("{} {} undefined ({})", all, one ? "is" : "are", reason);
+}
+
+std::string ModelVerdict::predictions_in_words(const Depth& measured) const {
     const std::size_t layers = defined(measured).size();
     std::string text;
+    const auto add = [&](std::string_view name, double value) {
+        text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", number(value), name);
+    };
+    if (const auto mean = gain(measured)) add("a2", *mean);
     std::map<std::string, std::vector<std::string>> missing;  // why -> which
     for (const std::string_view name : {metric::est1, metric::est2, metric::est_mu}) {
         const Depth estimate = depth(name, "attn");
         if (const auto mean = mean_over(estimate, measured)) {
-            text += fmt::format("{}1 + {} = {}", text.empty() ? "" : ", ", name, number(1 + *mean));
+            add(name, 1 + *mean);
         } else if (const std::string why = rows_.reason(model_, name); !why.empty()) {
             std::size_t lacking = 0;
             for (const auto& [layer, v] : defined(measured)) lacking += !value_at(estimate, layer);
-            const std::string where =
-                lacking == layers ? "" : fmt::format(" in {} of {} layers", lacking, layers);
-            missing[fmt::format("undefined{} ({})", where, why)].emplace_back(name);
+            const std::string part =
+                lacking == layers ? "" : fmt::format(", in {} of {} layers", lacking, layers);
+            missing[why + part].emplace_back(name);
         }
     }
-    if (!text.empty())
-        text = fmt::format(" The estimates give{} {}.",
-                           layers > 1 ? ", as means over the same layers," : "", text);
-    for (const auto& [why, names] : missing)
-        text += fmt::format(" {} {} {}.", fmt::join(names, " and "),
-                            names.size() == 1 ? "is" : "are", why);
+    if (!text.empty()) text = fmt::format(" Predicted: {}.", text);
+    for (const auto& [why, names] : missing) text += fmt::format(" {}.", why_lacking(names, why));
     return text;
 }
 
@@ -195,39 +202,23 @@ void ModelVerdict::attention_rate() {
     const double mean = *mean_over(measured, measured);
     const auto less = [](auto& a, auto& b) { return a.second < b.second; };
     const auto [least, most] = std::minmax_element(values.begin(), values.end(), less);
-    std::string text = fmt::format("The attention step's xi_ratio = xi1/xi2 is {}", number(mean));
-    if (values.size() > 1)
-        text += fmt::format(" on average over {} layers, from {} in layer {} to {} in layer {}",
-                            values.size(), number(least->second), least->first,
-                            number(most->second), most->first);
-    else
-        text += fmt::format(" in layer {}", values.front().first);
-    text += gain_in_words(measured);
+    std::string text =
+        values.size() == 1
+            ? fmt::format("The attention step of layer {} multiplies similarity odds by {}.",
+                          values.front().first, number(mean))
+            : fmt::format(
+                  "Each attention step multiplies similarity odds by {} on average ({} to {}).",
+                  number(mean), number(least->second), number(most->second));
     const std::size_t raising = std::size_t(
         std::count_if(values.begin(), values.end(), [](auto& v) { return v.second > 1; }));
-    if (values.size() > 1)
+    if (raising > 0 && raising < values.size())
         text +=
-            fmt::format(". It exceeds 1 (tokens become more alike) in {}",
-                        raising == values.size() ? std::string("every layer")
-                        : raising == 0           ? std::string("no layer")
-                                       : fmt::format("{} of {} layers", raising, values.size()));
-    say(mean > 1 ? Level::note : Level::good, text + "." + estimates_in_words(measured),
-        "escalation");
+            fmt::format(" It makes tokens more alike in {} of {} layers.", raising, values.size());
+    say(mean > 1 ? Level::note : Level::good, text + predictions_in_words(measured), "escalation");
 }
 
-/// "0:3, 1:7 and 4 more", as LAYER:HEAD.
-std::string head_list(const std::vector<HeadAt>& heads) {
-    std::string text;
-    const std::size_t shown = heads.size() > most_heads ? most_heads - 1 : heads.size();
-    for (std::size_t i = 0; i < shown; ++i)
-        text += fmt::format("{}{}:{}", i ? ", " : "", heads[i].first, heads[i].second);
-    if (shown < heads.size()) text += fmt::format(" and {} more", heads.size() - shown);
-    return text;
-}
-
-/// ", 5 of them in layer 3": the layer with the most heads, of many.
+/// ", in 16 layers, most in layer 5 (4)": where many heads are.
 std::string fullest_layer(const std::vector<HeadAt>& heads) {
-    if (heads.size() <= most_heads) return {};
     std::map<Index, std::size_t> layers;
     for (const HeadAt& at : heads) ++layers[at.first];
     const auto most = std::max_element(layers.begin(), layers.end(),
@@ -235,6 +226,15 @@ std::string fullest_layer(const std::vector<HeadAt>& heads) {
     if (layers.size() == 1) return fmt::format(", all of them in layer {}", most->first);
     return fmt::format(", in {} layers, most in layer {} ({})", layers.size(), most->first,
                        most->second);
+}
+
+/// ": 0:3, 1:7 (layer:head)"; of many heads, in which layers they are.
+std::string where_heads_are(const std::vector<HeadAt>& heads) {
+    if (heads.size() > most_heads) return fullest_layer(heads);
+    std::string text;
+    for (const auto& [layer, head] : heads)
+        text += fmt::format("{}{}:{}", text.empty() ? ": " : ", ", layer, head);
+    return text + " (layer:head)";
 }
 
 void ModelVerdict::heads() {
@@ -249,25 +249,20 @@ void ModelVerdict::heads() {
         if (n == 0) {
             none.push_back(c);
         } else if (n == c.measured && n > 1) {
-            say(Level::warning, fmt::format("All {} heads are {} ({}).", n, c.name, c.criterion),
-                figure);
+            say(Level::warning, fmt::format("All {} heads are {}.", n, c.name), figure);
         } else {
             const std::string who = c.measured == 1 ? std::string("The only head")
                                                     : fmt::format("{} of {} heads", n, c.measured);
             say(Level::note,
-                fmt::format("{} {} {} ({}){}: {} (layer:head).", who, n == 1 ? "is" : "are", c.name,
-                            c.criterion, fullest_layer(c.members), head_list(c.members)),
+                fmt::format("{} {} {}{}.", who, n == 1 ? "is" : "are", c.name,
+                            where_heads_are(c.members)),
                 figure);
         }
     }
     if (none.empty()) return;
     std::string kinds;
     for (std::size_t k = 0; k < none.size(); ++k)
-        kinds += fmt::format("{}{} ({})",
-                             k == 0                ? ""
-                             : k + 1 < none.size() ? ", "
-                                                   : " or ",
-                             none[k].name, none[k].criterion);
+        kinds += (k == 0 ? "" : k + 1 < none.size() ? ", " : " or ") + none[k].name;
     const std::size_t measured = none.front().measured;
     say(Level::note,
         measured == 1 ? fmt::format("The only head is not {}.", kinds)
@@ -314,18 +309,19 @@ void ModelVerdict::below_rounding_numbers() {
     if (count == 0) return;
     const bool trace = run_.model.kind == "trace";
     say(Level::warning,
-        fmt::format("From layer {} on, {} {} below the rounding of {} and left out{}.", first,
+        fmt::format("From layer {} on, {} {} below the rounding of {} and left out.{}", first,
                     count, count == 1 ? "number is" : "numbers are", type,
                     type == "float64"   ? ""
-                    : trace             ? "; arrays of a finer type have them"
-                    : type == "float32" ? "; --dtype f64 has them"
-                                        : "; products without --fast have them"));
+                    : trace             ? " Save arrays of a finer type."
+                    : type == "float32" ? " Use --dtype f64."
+                                        : " Leave out --fast."));
 }
 
 void ModelVerdict::undefined_numbers() {
     struct Reason {
         std::string first = {};
         std::size_t count = 0;
+        std::vector<std::string> metrics = {};
     };
     std::map<std::string, Reason> reasons;
     std::size_t undefined = 0, all = 0;
@@ -337,20 +333,21 @@ void ModelVerdict::undefined_numbers() {
         ++undefined;
         Reason& reason = reasons[without_numbers(row.note)];
         if (++reason.count == 1) reason.first = row.note.empty() ? "no reason given" : row.note;
+        if (std::ranges::find(reason.metrics, row.metric) == reason.metrics.end())
+            reason.metrics.push_back(row.metric);
     }
     if (undefined == 0) return;
-    std::vector<std::pair<std::string, std::size_t>> sorted;
-    for (const auto& [words, reason] : reasons) sorted.emplace_back(reason.first, reason.count);
-    std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
-        return std::tie(b.second, a.first) <
-               std::tie(a.second, b.first);  // the most frequent first
+    std::vector<Reason> sorted;
+    for (auto& [words, reason] : reasons) sorted.push_back(std::move(reason));
+    std::ranges::sort(sorted, [](const Reason& a, const Reason& b) {
+        return std::tie(b.count, a.first) < std::tie(a.count, b.first);  // the most frequent first
     });
     std::string text;
     for (std::size_t i = 0; i < std::min(sorted.size(), most_reasons); ++i)
-        text += fmt::format("{}\"{}\" ({})", i ? ", " : "", sorted[i].first, sorted[i].second);
+        text += (i ? "; " : "") + why_lacking(sorted[i].metrics, sorted[i].first);
     if (sorted.size() > most_reasons)
-        text += fmt::format(" and {}", counted(sorted.size() - most_reasons, "other reason"));
-    say(Level::note, fmt::format("{} of {} numbers {} undefined: {}.", undefined, all,
+        text += fmt::format("; and {}", counted(sorted.size() - most_reasons, "other reason"));
+    say(Level::note, fmt::format("{} of {} numbers {} missing: {}.", undefined, all,
                                  undefined == 1 ? "is" : "are", text));
 }
 
@@ -379,9 +376,9 @@ void ModelVerdict::second_opinions() {
     const std::optional<double> asked = run_.settings.tolerance;
     const bool agrees = !asked || *farthest->value <= *asked;
     say(agrees ? Level::good : Level::warning,
-        fmt::format("lambda2_abs of {}, found again by the library Spectra, {}: the farthest "
-                    "differs by {} of its value, in layer {}, head {}.",
-                    counted(heads, "head"), agrees ? "is the same" : "is not the same everywhere",
+        fmt::format("The library Spectra {} lambda2_abs of {}: the largest relative difference is "
+                    "{}, in layer {}, head {}.",
+                    agrees ? "confirms" : "does not confirm", counted(heads, "head"),
                     number(*farthest->value), farthest->at.layer, farthest->at.head));
 }
 
