@@ -6,6 +6,7 @@
 #include <set>
 
 #include "cells.hpp"
+#include "head_classes.hpp"
 #include "text.hpp"
 
 /// Locally accumulated attention: the share of it within a window around each token.
@@ -70,9 +71,9 @@ std::vector<Figure> make_accumulation(const Table& table) {
             .name = "accumulation",
             .title = "Locally accumulated attention",
             .caption =
-                "C(L) is the attention inside a window of L tokens around the row's own token, "
-                "mean over rows and heads, against L/n [DEVIL 3.2]; local_auc is the area under "
-                "the curve. Attention above the dashed line is more local than uniform attention.",
+                "C(L): attention within L tokens around the row's own, mean over rows and heads "
+                "[DEVIL 3.2]; local_auc: the area below it." +
+                identity_and_sink_criteria(),
             .alt = "Curves and a heat map."};
         if (const auto curves = curves_of(points, model, metric::local_acc); !curves.empty()) {
             f.panels.push_back(curve_panel(curves));
@@ -82,9 +83,8 @@ std::vector<Figure> make_accumulation(const Table& table) {
             f.alt += half_in_words(series.front());
             if (drawn > 1) f.alt += half_in_words(series[drawn - 1]);
             if (drawn < curves.size())
-                f.caption +=
-                    fmt::format(" {} of {} layers are drawn, evenly spaced; curves.csv has all.",
-                                drawn, curves.size());
+                f.caption += fmt::format(" {} of {} layers shown; curves.csv has all.", drawn,
+                                         curves.size());
         }
         Grid g = head_grid(rows.heads(model, metric::local_auc), metric::local_auc);
         g.model = model;

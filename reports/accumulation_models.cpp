@@ -64,9 +64,9 @@ std::optional<Figure> compared_accumulation(const std::vector<CurveRow>& rows,
     Figure f{.name = "accumulation_models",
              .title = "Locally accumulated attention, all models",
              .caption =
-                 "Mean over the layers of C(L)/C(n) against L/n, C(L) the attention inside a "
-                 "window of L tokens around the row's own token, as in [DEVIL] Fig. 2a. C(n) is 1 "
-                 "if rows sum to 1; layers with C(n) <= 0 are omitted.",
+                 "C(L)/C(n), C(L) the attention within L tokens around the row's own, mean over "
+                 "the layers [DEVIL Fig. 2a]. C(n) is 1 if rows sum to 1; layers with C(n) <= 0 "
+                 "are omitted.",
              .alt = "One curve per model."};
     std::vector<Series> series = all_models(rows, models, metric::local_acc, true);
     if (series.size() < 2) return std::nullopt;

@@ -150,26 +150,23 @@ std::optional<Figure> gallery(const Table& table, const std::vector<const Map*>&
     return Figure{
         .name = "attention_maps_gallery",
         .title = "All kept attention maps",
-        .caption = fmt::format("P of {} heads for the first sample, each reduced to {} x {} means "
-                               "and coloured in its own "
-                               "range, which ends at the 99.5 % quantile of its entries. Hatched "
-                               "(blank on paper): masked, "
-                               "that is, diagonals whose entries are all exactly 0.",
+        .caption = fmt::format("P of {} heads for the first sample, as {} x {} means, each in "
+                               "colours of its own that end at the 99.5 % quantile of its entries. "
+                               "Hatched (blank on paper): masked diagonals, all entries exactly 0.",
                                maps.size(), tile, tile),
         .alt = fmt::format("A gallery of {} attention maps: {} layers downwards, {} heads across.",
                            maps.size(), layers.size(), heads.size()),
-        .panels = {{.title = "P, a map a head", .grid = std::move(g)}}};
+        .panels = {{.title = "P, one map per head", .grid = std::move(g)}}};
 }
 
 Figure figure_of_maps(std::size_t k) {
     return {.name = k == 1 ? "attention_maps" : fmt::format("attention_maps_{}", k),
             .title = k == 1 ? "Attention maps" : fmt::format("Attention maps, {}", k),
             .caption =
-                "P of single heads for the first sample: row i shows what token i (or channel "
-                "i, if P is over channels) attends to. The colour scale ends at the 99.5 % "
-                "quantile of the entries; it begins at 0, or with the entries where they lie far "
-                "from 0; if some are negative, it diverges from 0. Hatched (blank on paper): "
-                "masked, that is, diagonals whose entries are all exactly 0.",
+                "P of single heads for the first sample: row i shows what token (or channel) i "
+                "attends to. Colours end at the 99.5 % quantile of the entries; with negative "
+                "entries they diverge from 0. Hatched (blank on paper): masked diagonals, all "
+                "entries exactly 0.",
             .alt = "Attention maps."};
 }
 

@@ -39,10 +39,15 @@ Finding finding(const Examined& e) {
         if (r.measured && r.bound)
             f.text += fmt::format(" {} against {}.", number(*r.measured), number(*r.bound));
     }
+    std::size_t failed = 0;
     for (const Reading& r : e.controls)
-        if (r.verdict != Verdict::false_as_stated && r.verdict != Verdict::hypothesis_not_met)
+        if (r.verdict == Verdict::false_as_stated)
+            ++failed;
+        else if (r.verdict != Verdict::hypothesis_not_met)
             f.text += fmt::format(" Control, {}: {}, so \"holds\" is weak evidence here.", r.name,
                                   control_outcome(r));
+    if (!e.controls.empty())
+        f.text += fmt::format(" {} of {} controls failed as they must.", failed, e.controls.size());
     f.figure = figure_name(*e.claim);
     return f;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cells.hpp"
+#include "head_classes.hpp"
 #include "text.hpp"
 
 /// Figures of the attention: one cell per head, layers downwards.
@@ -110,8 +111,8 @@ std::vector<Figure> make_heads_mixing(const Table& table) {
         {.name = "heads_mixing",
          .title = "Mixing, head by head",
          .caption = "lambda2_abs = |\u03bb\u2082(P)|, delta = |\u03a0\u2082P|\u2082 and omega = "
-                    "|e\u1d40P\u03a0\u2082X|/|e\u1d40X| of every head. Dark in the first two "
-                    "panels: a head that is nearly rank one."},
+                    "|e\u1d40P\u03a0\u2082X|/|e\u1d40X| of every head." +
+                    rank_one_criterion()},
         {metric::lambda2_abs, metric::delta, metric::omega}, true);
 }
 
@@ -129,8 +130,8 @@ std::vector<Figure> make_heads_shape(const Table& table) {
         {.name = "heads_shape",
          .title = "Concentration, head by head",
          .caption =
-             "Mean row entropy in nats and mean largest row entry of every head. Dark on the left "
-             "and bright on the right: each token attends to little more than one token."},
+             "entropy, mean over rows in nats, and row_max, mean largest entry of a row, of every "
+             "head. Dark on the left and bright on the right: each token attends to few others."},
         {metric::entropy, metric::row_max}, true);
 }
 

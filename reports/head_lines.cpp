@@ -9,7 +9,7 @@ namespace tsdiag::reports {
 namespace {
 
 constexpr std::string_view heads_note =
-    " Lines are means over the heads of a layer, bands show the minimum and maximum over heads.";
+    " Lines: means over the heads of a layer; bands: minimum and maximum over heads.";
 
 /// The mean over the heads by layer, with the range of the heads as its band.
 Series over_heads(const TableView& rows, const std::string& model, std::string_view metric) {
@@ -55,21 +55,22 @@ void add_panel(Figure& figure, const TableView& rows, std::string_view metric) {
 std::vector<Figure> finished(const TableView& rows, Figure figure) {
     if (figure.panels.empty()) return {};
     figure.caption += channels_in_caption(rows);
-    figure.caption += heads_note;
+    const bool bands = std::ranges::any_of(figure.panels, [](const Plot& plot) {
+        return std::ranges::any_of(plot.series, [](const Series& s) { return !s.low.empty(); });
+    });
+    if (bands) figure.caption += heads_note;
     figure.alt = "Line charts over the layers. " + in_words(figure.panels);
     return {std::move(figure)};
 }
 
 std::vector<Figure> make_mixing(const Table& table) {
     const TableView rows(table);
-    Figure f{
-        .name = "mixing",
-        .title = "How fast attention mixes",
-        .caption =
-            "lambda2_abs = |\u03bb\u2082(P)|, the second eigenvalue in modulus [TSE Cor. 2.7]; "
-            "delta = "
-            "|\u03a0\u2082P|\u2082, how much the rows of P differ from their mean; omega = "
-            "|e\u1d40P\u03a0\u2082X|/|e\u1d40X| [TSE (12)]. All three are 0 if P is uniform."};
+    Figure f{.name = "mixing",
+             .title = "How fast attention mixes",
+             .caption =
+                 "lambda2_abs = |\u03bb\u2082(P)|, the second eigenvalue [TSE Cor. 2.7]; delta = "
+                 "|\u03a0\u2082P|\u2082, how much rows of P differ from their mean; omega = "
+                 "|e\u1d40P\u03a0\u2082X|/|e\u1d40X| [TSE (12)]. Uniform P: all 0."};
     add_panel(f, rows, metric::lambda2_abs);
     add_panel(f, rows, metric::delta);
     add_panel(f, rows, metric::omega);
@@ -81,9 +82,9 @@ std::vector<Figure> make_attention_norms(const Table& table) {
     Figure f{.name = "attention_norms",
              .title = "Norms of attention and of its Jacobian",
              .caption =
-                 "attn_fro = |P|_F [POLY Thm 4.1]: between 1 (uniform) and \u221an (one token per "
-                 "row) for rows that sum to 1; jac_fro = |dP/dS|_F with respect to the logits S "
-                 "[POLY (7)], 0 if every row attends to a single token."};
+                 "attn_fro = |P|_F [POLY Thm 4.1]: 1 (uniform) to \u221an (one token per row); "
+                 "jac_fro = |dP/dS|_F, S the logits [POLY (7)]: 0 if every row attends to a single "
+                 "token."};
     add_panel(f, rows, metric::attn_fro);
     add_panel(f, rows, metric::jac_fro);
     return finished(rows, std::move(f));
@@ -95,9 +96,9 @@ std::vector<Figure> make_attention_shape(const Table& table) {
         .name = "attention_shape",
         .title = "How concentrated attention is",
         .caption =
-            "entropy is the mean row entropy in nats (uniform over n tokens: ln n), row_max the "
-            "mean over rows of the largest entry, local_auc the area under the curve of locally "
-            "accumulated attention (1: each token attends to itself; uniform: about 1/2)."};
+            "entropy: mean over rows, nats (uniform over n tokens: ln n); row_max: mean largest "
+            "entry of a row; local_auc: area under locally accumulated attention (1: each token "
+            "attends to itself; uniform: about 1/2)."};
     add_panel(f, rows, metric::entropy);
     add_panel(f, rows, metric::row_max);
     add_panel(f, rows, metric::local_auc);

@@ -9,9 +9,6 @@
 namespace tsdiag::reports {
 namespace {
 
-constexpr std::string_view band_note =
-    " Bands are 95 % intervals of the mean over samples (Student's t), for at least three samples.";
-
 const Axis layer_axis{.title = "layer", .whole = true};
 
 std::string series_name(const TableView& rows, const std::string& model, const std::string& name) {
@@ -99,6 +96,7 @@ void add_panel(Figure& figure, std::string title, Axis y, std::vector<Series> se
 std::vector<Figure> finished(Figure figure, std::string_view subject) {
     if (figure.panels.empty()) return {};
     figure.alt = fmt::format("{} {}", subject, in_words(figure.panels));
+    note_bands(figure);
     return {std::move(figure)};
 }
 
@@ -169,9 +167,8 @@ std::vector<Figure> make_similarity(const Table& table) {
              .caption =
                  "t_sim = |\u03a0\u2081X|\u00b2/|X|\u00b2 is the share of the state that all "
                  "tokens have in common [TSE Def. 1.1], t_div = 1 - t_sim the rest. By step: what "
-                 "each adds to log(t_sim/t_div) from the input on, the sum of ln xi_ratio over the "
-                 "layers. Stages within 2 % of another line are omitted." +
-                 std::string(band_note)};
+                 "each adds to log(t_sim/t_div), ln xi_ratio summed over the layers. Stages within "
+                 "2 % of another are omitted."};
     add_panel(f, "t_sim: token similarity",
               {.title = std::string(metric::t_sim), .low = 0, .high = 1.02},
               by_stage(rows, metric::t_sim, stages), {{0.99, "0.99"}});
@@ -226,12 +223,12 @@ std::vector<Figure> make_escalation(const Table& table) {
         .name = "escalation",
         .title = "Escalation rate of the attention step",
         .caption =
-            "r = t_div(X)/t_div(Y) from the layer's input X to Y = X + \u03b1 SA(X) [TSE (5)], and "
-            "xi_ratio = \u03be\u2081/\u03be\u2082, the growth of the common part over the growth "
-            "of the rest [TSE (7)]; above 1 tokens become more similar. Dashed: 1 + est t_sim(X) "
-            "and 1 + est with est1 [TSE (16)], est2 [TSE (17)] and est_mu = "
-            "E[\u03be\u2081]/E[\u03be\u2082] - 1, computed from the means over heads and samples." +
-            std::string(band_note)};
+            "xi_ratio = \u03be\u2081/\u03be\u2082 is the factor on the similarity odds t_sim/t_div "
+            "[TSE (7)], r = t_div(X)/t_div(Y) the rate, for Y = X + \u03b1 SA(X) [TSE (5)]; above "
+            "1 tokens "
+            "become more similar. Dashed, predicted: 1 + est, for r 1 + est t_sim(X) [TSE (16), "
+            "(17)]; est_mu = "
+            "E[\u03be\u2081]/E[\u03be\u2082] - 1."};
     add_panel(f, "r: rate of the attention step", {.title = std::string(metric::r)},
               rate_lines(rows, metric::r, true), {{1, ""}});
     std::vector<Series> ratio = rate_lines(rows, metric::xi_ratio, false);
@@ -249,9 +246,8 @@ std::vector<Figure> make_stage_ratios(const Table& table) {
         .title = "Escalation by step of a layer",
         .caption =
             "xi_ratio = \u03be\u2081/\u03be\u2082 and r = t_div(X)/t_div(Y) of each step, from the "
-            "previous state. A step above the line at 1 makes tokens more similar, a step below it "
-            "less. `r_layer` is the rate of the whole layer, from `in` to `out`." +
-            std::string(band_note)};
+            "previous state. A step above 1 makes tokens more similar, a step below 1 less. "
+            "`r_layer` is the rate of the whole layer, from `in` to `out`."};
     std::vector<Series> ratio =
         by_stage(rows, metric::xi_ratio, layer_stages(rows, metric::xi_ratio));
     std::vector<Series> rate = by_stage(rows, metric::r, layer_stages(rows, metric::r));
@@ -273,15 +269,14 @@ std::vector<Figure> make_stage_ratios(const Table& table) {
 std::vector<Figure> make_state_norms(const Table& table) {
     const TableView rows(table);
     std::vector<Series> lines = by_stage(rows, metric::fro, layer_stages(rows, metric::fro));
-    Figure f{.name = "state_norms",
-             .title = "Norms and cosines of the states over depth",
-             .caption =
-                 "|X|_F of every stage of a layer: `in` its input, `norm1` and `norm2` after the "
-                 "normalisations, `sa` the attention branch before it is added, `attn` and `ffn` "
-                 "after the additions. Compare [TSE Fig. 4], which shows |X|, |LN(X)| and |SA|. "
-                 "t_cos is "
-                 "the mean cosine over pairs of tokens [TSE (1)]." +
-                 std::string(band_note)};
+    Figure f{
+        .name = "state_norms",
+        .title = "Norms and cosines of the states over depth",
+        .caption =
+            "|X|_F of every stage of a layer: `in` its input, `norm1` and `norm2` after the "
+            "normalisations, `sa` the attention branch before it is added, `attn` and `ffn` "
+            "after the additions. Compare [TSE Fig. 4]. t_cos is the mean cosine over pairs of "
+            "tokens [TSE (1)]."};
     const Axis axis{.title = "|X|_F", .scale = spans_decades(lines) ? Scale::log : Scale::linear};
     add_panel(f, "fro: |X|_F by stage", axis, std::move(lines));
     add_panel(f, "t_cos: mean cosine", {.title = std::string(metric::t_cos)},
@@ -309,11 +304,10 @@ std::vector<Figure> make_gradient_norms(const Table& table) {
     Figure f{.name = "gradient_norms",
              .title = "Gradients over depth",
              .caption =
-                 "grad_norm = |dL/dX| with respect to the states of a layer and its parameters, L "
-                 "the loss of the run [TSE Fig. 1]. Lines that rise to the left are gradients that "
-                 "grow in the backward pass. Lines of parameters show weight matrices only; `whole "
-                 "layer` is the root of the sum of squares over all parameters." +
-                 std::string(band_note)};
+                 "grad_norm = |dL/dX| of the states and parameters of a layer, L the loss of the "
+                 "run [TSE Fig. 1]. "
+                 "Lines that rise to the left: the gradient grows in the backward pass. `whole "
+                 "layer` is the root of the sum of squares over all its parameters."};
     const Axis axis{.title = "|dL/dX|", .scale = Scale::log};
     add_panel(f, "grad_norm by state", axis,
               by_stage(rows, metric::grad_norm, layer_stages(rows, metric::grad_norm), true));
@@ -335,9 +329,8 @@ std::vector<Figure> make_gradient_bounds(const Table& table) {
              .title = "Gradients of the logits and their bounds",
              .caption =
                  "ds_max = max |dL/dS| over the logits S of a head, mean over heads. Dashed: "
-                 "ds_bound, the bound of [DEVIL (59)-(61)] for the attention, and ds_sharp, a "
-                 "bound that is attained." +
-                 std::string(band_note)};
+                 "ds_bound of [DEVIL (59)-(61)], "
+                 "and ds_sharp, a bound that is attained."};
     add_panel(f, "ds_max and its bounds", {.title = "|dL/dS|", .scale = Scale::log},
               std::move(lines));
     return finished(std::move(f), "Line chart over the layers.");
@@ -348,13 +341,11 @@ std::vector<Figure> make_routing(const Table& table) {
     Figure f{.name = "routing",
              .title = "How the experts share the tokens",
              .caption =
-                 "expert_load = E max f, f the shares of the E experts of all choices "
-                 "[SWITCH (5)]; 1: all have as many tokens. expert_unused is the share of "
-                 "experts that no token chose. expert_entropy and routing_entropy are the "
-                 "entropies of f and of the router's softmax, of a token, over ln E; "
-                 "routing_dropped is the share of the softmax that falls on experts that "
-                 "are not chosen." +
-                 std::string(band_note)};
+                 "expert_load = E max f, f the shares of the E experts [SWITCH (5)]; 1: even. "
+                 "expert_unused: experts that no token chose. "
+                 "expert_entropy, routing_entropy: entropies of f and of the router's softmax of a "
+                 "token, over ln E. routing_dropped: "
+                 "softmax on experts that are not chosen."};
     const auto add = [&](std::string_view metric, Axis y,
                          std::vector<std::pair<double, std::string>> marks = {}) {
         y.title = std::string(metric);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "page.hpp"
+#include "rows.hpp"
 #include "text.hpp"
 #include "token_names.hpp"
 #include "tsdiag/error.hpp"
@@ -62,6 +63,7 @@ Files files_of(const Table& table) {
 std::vector<std::string> write_page(Page page, const std::filesystem::path& directory,
                                     const FigureStyle& look) {
     page.tikz = look.tikz;
+    note_bands_once(page.figures);
     std::vector<std::string> undrawn;
     try {
         draw(page.figures, directory / "figures", look);

@@ -32,6 +32,23 @@ Series line_of_means(std::string name, std::span<const MeanAt> means, bool posit
 
 namespace tsdiag::reports {
 
+void note_bands(Figure& figure) {
+    const bool drawn = std::ranges::any_of(figure.panels, [](const Plot& plot) {
+        return std::ranges::any_of(plot.series, [](const Series& s) { return !s.low.empty(); });
+    });
+    if (drawn) figure.caption += band_note;
+}
+
+void note_bands_once(std::vector<Figure>& figures) {
+    bool said = false;
+    for (Figure& figure : figures) {
+        const std::size_t at = figure.caption.find(band_note);
+        if (at == std::string::npos) continue;
+        if (said) figure.caption.erase(at, band_note.size());
+        said = true;
+    }
+}
+
 std::string own_figure(const TableView& rows, const std::string& model, const std::string& name) {
     const auto at = std::ranges::find(rows.models(), model) - rows.models().begin();
     return at == 0 ? name : fmt::format("{}_{}", name, at + 1);

@@ -12,6 +12,14 @@
 /// Queries on a table for figures and the verdict.
 namespace tsdiag::reports {
 
+/// What a caption says of the bands of `line_of_means`.
+constexpr std::string_view band_note =
+    " Bands: 95 % intervals of the mean over samples (Student's t).";
+/// Adds it to the caption of a figure that has bands.
+void note_bands(Figure& figure);
+/// Leaves it to the first figure of a page that has it.
+void note_bands_once(std::vector<Figure>& figures);
+
 constexpr double saturated = 0.99;  ///< t_sim above which the tokens of a state are called alike
 constexpr double mostly = 0.9;      ///< and mostly alike
 

@@ -152,11 +152,13 @@ std::vector<Estimate> estimates(const Table& table, std::string_view metric,
     return all;
 }
 
-std::string span_of(const MetricRow& row) {
-    return fmt::format("{} [{}, {}]", number(*row.value), number(*row.low), number(*row.high));
+/// "(95 % CI 0.2 to 0.4)"
+std::string span_of(const MetricRow& row, double confidence) {
+    return fmt::format("{} % CI {} to {}", number(100 * confidence), number(*row.low),
+                       number(*row.high));
 }
 
-Finding finding_of(const MetricRow& row, const ShortNames& names) {
+Finding finding_of(const MetricRow& row, const ShortNames& names, double confidence) {
     const std::string name = names.at(row.model);
     if (row.metric == metric::grad_rsd) {
         if (!row.value)
@@ -168,14 +170,16 @@ Finding finding_of(const MetricRow& row, const ShortNames& names) {
                                 row.count, row.note),
                     "gradient_series"};
         return {Finding::Level::note,
-                fmt::format("{}: grad_rsd is {} over {} numbers.", name, span_of(row), row.count),
+                fmt::format("{}: grad_rsd is {} ({}; {} numbers).", name, number(*row.value),
+                            span_of(row, confidence), row.count),
                 "gradient_rsd"};
     }
     const std::string other = names.at(row.at.tensor);
     if (!row.value || !has_interval(row))
         return {Finding::Level::note,
                 fmt::format("{} and {} cannot be compared: {}.", name, other, row.note), ""};
-    const std::string ratio = fmt::format("the ratio of their grad_rsd is {}", span_of(row));
+    const std::string ratio = fmt::format("grad_rsd {} times as large ({})", number(*row.value),
+                                          span_of(row, confidence));
     if (*row.low <= 1 && *row.high >= 1)
         return {Finding::Level::note,
                 fmt::format("{} and {} do not differ significantly: {}.", name, other, ratio),
@@ -193,9 +197,8 @@ void add_warnings(const RunRecord& run, const ShortNames& names, std::vector<Fin
         if (std::abs(log.drift.value_or(0)) > most_drift)
             findings.push_back(
                 {Finding::Level::warning,
-                 fmt::format("{}: the mean of the last half is {:.1f} standard errors {} that of "
-                             "the first, so grad_rsd includes a trend but its interval assumes "
-                             "none; choose the steps with --from and --to.",
+                 fmt::format("{}: the last half is {:.1f} standard errors {} the first, a trend "
+                             "that the interval ignores. Choose steps with --from and --to.",
                              name, std::abs(*log.drift), *log.drift > 0 ? "above" : "below"),
                  "gradient_series"});
         for (const std::string& note : log.notes)
@@ -252,7 +255,7 @@ std::vector<Finding> log_verdict(const Table& table, const RunRecord& run) {
     std::vector<Finding> findings;
     for (const MetricRow& row : table.metrics())
         if (row.metric == metric::grad_rsd || row.metric == metric::grad_rsd_ratio)
-            findings.push_back(finding_of(row, names));
+            findings.push_back(finding_of(row, names, run.confidence.value_or(0)));
     add_warnings(run, names, findings);
     return findings;
 }

@@ -66,51 +66,45 @@ class Similarity {
     std::map<std::pair<Index, Index>, double> div_;
 };
 
-/// "0.9990 after layer 1 at step 200".
+/// "0.9990 at step 200 (layer 1)".
 std::string where(const Peak& peak, const std::string& unit) {
-    return fmt::format("{} after layer {} at {} {}", peak.text(), peak.layer, unit, peak.step);
+    return fmt::format("{} at {} {} (layer {})", peak.text(), unit, peak.step, peak.layer);
 }
 
-/// What becomes of the tokens over the series.
+/// What becomes of the tokens over the series: t_sim of the layer where it is greatest.
 Finding headline(const Similarity& similarities, const std::string& unit) {
     const std::vector<Peak> peaks = similarities.peaks();
     const Peak &begin = peaks.front(), &end = peaks.back();
     const Peak most = *std::ranges::max_element(peaks, {}, &Peak::value);
-    const std::string last = fmt::format("{}, the last measured", where(end, unit));
+    const std::string last = where(end, unit) + ", the last";
     const auto passing = [&](double threshold, const Peak& at) {
-        return fmt::format("t_sim passes {} after layer {} at {} {}", threshold, at.layer, unit,
-                           at.step);
+        return fmt::format("t_sim passes {} at {} {} and is {}.", threshold, unit, at.step, last);
     };
     const auto above = similarities.first_above(saturated), near = similarities.first_above(mostly);
     if (above && end.value > saturated) {
         if (peaks.size() == 1)
             return {Level::warning, fmt::format("Tokens are alike: t_sim is {}.", last)};
-        if (above->step == begin.step)
+        if (above->step != begin.step)
             return {Level::warning,
-                    fmt::format("Tokens are alike from the first to the last {} measured: t_sim "
-                                "is {}, and {}.",
-                                unit, where(begin, unit), last)};
-        return {Level::warning, fmt::format("Tokens collapse in this training: {} and is {}.",
-                                            passing(saturated, *above), last)};
+                    "Tokens collapse in this training: " + passing(saturated, *above)};
+        const bool always =
+            std::ranges::all_of(peaks, [](const Peak& peak) { return peak.value > saturated; });
+        return {Level::warning,
+                fmt::format("Tokens are collapsed {}: t_sim is {} and {}.",
+                            always ? fmt::format("at every {}", unit)
+                                   : fmt::format("at the first {} and at the last", unit),
+                            where(begin, unit), last)};
     }
-    const auto course = [&](double threshold, const Peak& at) {
-        return passing(threshold, at) +
-               (most.step == end.step
-                    ? fmt::format(" and is {}.", last)
-                    : fmt::format(", reaches {}, and is {}.", where(most, unit), last));
-    };
-    if (above)
-        return {Level::note,
-                "Tokens collapse for a time in this training: " + course(saturated, *above)};
+    const bool ends = most.step == end.step;
+    const std::string course = fmt::format("t_sim reaches {} and is {}.", where(most, unit), last);
+    if (above) return {Level::note, "Tokens collapse for a time in this training: " + course};
     if (near)
-        return {Level::note,
-                fmt::format("Tokens become alike {}in this training: {}",
-                            end.value > mostly ? "" : "for a time ", course(mostly, *near))};
-    if (most.step == end.step)
-        return {Level::good, fmt::format("Tokens stay distinct in all {}: t_sim is at most {}.",
-                                         counted(peaks.size(), unit), last)};
-    return {Level::good, fmt::format("Tokens stay distinct in all {}: t_sim is at most {}, and {}.",
-                                     counted(peaks.size(), unit), where(most, unit), last)};
+        return {Level::note, fmt::format("Tokens become alike {}in this training: {}",
+                                         end.value > mostly ? "" : "for a time ",
+                                         ends ? passing(mostly, *near) : course)};
+    return {Level::good, fmt::format("Tokens stay distinct at {} {}: t_sim is at most {}{}.",
+                                     peaks.size() == 1 ? "the only" : "every", unit,
+                                     ends ? last : where(most, unit), ends ? "" : " and " + last)};
 }
 
 /// Of the gradient that does not come through the layers, at the last step where it does not.
@@ -120,19 +114,22 @@ std::optional<Finding> lost_gradient(const Table& table, const std::string& unit
         if (row.metric == metric::grad_norm && row.value && row.at.step >= 0 && row.at.layer >= 0 &&
             row.at.head < 0 && row.at.stage.empty() && row.at.tensor.empty())
             norms[row.at.step][row.at.layer] = *row.value;
-    std::size_t lost = 0;
-    std::string last;
+    std::map<std::string, std::size_t> lost;  // by course
+    std::string course, numbers;
+    Index at = -1;
     for (const auto& [step, layers] : norms) {
         const auto flow = gradient_flow({layers.begin(), layers.end()});
         if (!flow || (!flow->stops() && !flow->explodes() && !flow->vanishes())) continue;
-        ++lost;
-        last = fmt::format("{}: at {} {} {}", flow->course(), unit, step, flow->numbers());
+        course = flow->course();
+        numbers = flow->numbers();
+        at = step;
+        ++lost[course];
     }
-    if (lost == 0) return std::nullopt;
-    return Finding{
-        Level::warning,
-        fmt::format("{}; so it is at {} of {}.", last, lost, counted(norms.size(), unit)),
-        trajectory_name(metric::grad_norm, "")};
+    if (lost.empty()) return std::nullopt;
+    return Finding{Level::warning,
+                   fmt::format("{} at {} of {}: at {} {} {}.", course, lost[course],
+                               counted(norms.size(), unit), unit, at, numbers),
+                   trajectory_name(metric::grad_norm, "")};
 }
 
 /// What `tsdiag watch` has told: the last first.

@@ -110,25 +110,26 @@ std::optional<Figure> trajectory(const TableView& rows, const TrajectoryKind& ki
         figure.panels.push_back(std::move(cells));
     }
     figure.caption = fmt::format(
-        "`{}`{} of each layer during training, the same inputs at every {}{}; the band is the 95 % "
-        "interval of the mean over at least three inputs (Student's t).{}",
-        kind.metric, kind.stage.empty() ? "" : fmt::format(" at stage `{}`", kind.stage), unit,
+        "`{}`{} of each layer during training, the same inputs at every {}{}.{}", kind.metric,
+        kind.stage.empty() ? "" : fmt::format(" at stage `{}`", kind.stage), unit,
         kind.stage == "attn" ? ", mean over the heads" : "",
         layers.size() > most_lines
             ? fmt::format(" {} of {} layers are drawn as lines.", most_lines, layers.size())
             : "");
+    note_bands(figure);
     return figure;
 }
 
 std::string change_in_words(const RunRecord::Change& change, const std::string& unit) {
     std::string text =
-        fmt::format("{}{} of layer {} {} from {} to {} between {} {} and {}", change.metric,
+        fmt::format("{}{} of layer {} {} from {} at {} {} to {} at {} ({:+.3g}{})", change.metric,
                     change.stage.empty() ? "" : fmt::format(" ({})", change.stage), change.layer,
-                    change.last > change.first ? "rose" : "fell", number(change.first),
-                    number(change.last), unit, change.from, change.to);
+                    change.last > change.first ? "rises" : "falls", number(change.first), unit,
+                    change.from, number(change.last), change.to, change.last - change.first,
+                    change.error ? fmt::format(" \u00b1 {:.2g}", *change.error) : "");
     if (change.steepest_from != change.from || change.steepest_to != change.to)
-        text += fmt::format("; the steepest change is {:+.3g}, between {} and {}", change.steepest,
-                            change.steepest_from, change.steepest_to);
+        text += fmt::format(", fastest from {} to {} ({:+.3g})", change.steepest_from,
+                            change.steepest_to, change.steepest);
     return text + ".";
 }
 
@@ -167,21 +168,16 @@ std::vector<Finding> changes_verdict(const RunRecord& run) {
     if (count == 0) return {};
     if (known == 0)
         return {{Finding::Level::note,
-                 "Only one input was measured, so changes during training have no standard error; "
-                 "pass --samples 8 or more.",
-                 ""}};
+                 "One sample each: changes cannot be tested. Use --samples 8.", ""}};
     std::vector<const RunRecord::Change*> order;
     for (const auto& [metric, change] : greatest) order.push_back(change);
     std::ranges::sort(order, [](auto* a, auto* b) { return relative(*a) > relative(*b); });
     if (order.size() > most_findings) order.resize(most_findings);
     std::vector<Finding> findings = {
         {Finding::Level::note,
-         fmt::format("{} of {} changes from the first to the last checkpoint are significant (95 "
-                     "%, jointly){}.",
-                     certain, count,
-                     order.empty()
-                         ? ""
-                         : "; listed: the layer with the largest change of each plotted metric"),
+         fmt::format("{} of {} numbers changed significantly from the first to the last "
+                     "checkpoint (95 %, jointly){}.",
+                     certain, count, order.empty() ? "" : "; below, the largest per metric"),
          ""}};
     for (const RunRecord::Change* change : order)
         findings.push_back({Finding::Level::note, change_in_words(*change, run.unit),

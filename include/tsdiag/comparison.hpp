@@ -87,6 +87,8 @@ struct ComparisonOptions {
 };
 
 struct Changes {
+    std::vector<std::string> names;  ///< of the results
+    Index layers = 0;                ///< of each result; 0: they differ, or parts are compared
     std::vector<Difference>
         differences;  ///< the surest first, then untested ones by size, the rest
     std::size_t tested = 0, significant = 0, untested = 0, equal = 0, undefined = 0;
@@ -128,7 +130,7 @@ struct Discoveries {
 /// share of true hypotheses among the rejected ones is at most `rate`, under any dependence.
 Discoveries discoveries(std::span<const double> probabilities, double rate);
 
-/// What the comparison found, in one sentence, with the surest difference.
+/// What becomes of the tokens, then how many numbers changed; without t_sim the surest change.
 std::string headline(const Changes& comparison);
 /// How it was found, and what the numbers rest on.
 std::vector<std::string> remarks(const Changes& comparison);

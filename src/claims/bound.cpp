@@ -133,7 +133,7 @@ class BoundExamination {
         if (ratios.empty()) return;
         std::sort(ratios.begin(), ratios.end());
         Trace& t = result_.trace;
-        t.x_title = "part of the draws";
+        t.x_title = "fraction of draws";
         t.y_title = bound_.relation == Relation::at_least  ? "bound / measured"
                     : bound_.relation == Relation::at_most ? "measured / bound"
                                                            : "difference / rounding";

@@ -128,7 +128,7 @@ std::span<const JsonOutput> json_outputs() {
          "an object",
          {{"compared", "list", "the results: `letter`, `name`, `model`, `step`, `tables`"},
           {"assertions", "list", "`holds`, `value`, `sentence`"},
-          {"verdict", "text", "one sentence, where two results were compared, as the others",
+          {"verdict", "text", "what was found, where two results were compared, as the others",
            false},
           {"notes", "list", "what else differs", false},
           {"remarks", "list", "how differences were judged", false},

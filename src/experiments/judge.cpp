@@ -9,6 +9,7 @@
 
 #include "tsdiag/experiment.hpp"
 #include "tsdiag/intervals.hpp"
+#include "tsdiag/table_view.hpp"
 #include "tsdiag/text.hpp"
 
 /// The judgements of comparisons.
@@ -19,8 +20,9 @@ using Kind = Comparison::Kind;
 using Outcome = Comparison::Outcome;
 
 constexpr double level = 0.05;
-constexpr std::string_view within_bound = "consistent with the bound";
-constexpr Index fewest = 3;  ///< trials: with two, the 95 % interval is 13 standard errors wide
+constexpr std::string_view within_bound = "within the bound", agrees = "agrees";
+constexpr double clearly = 3;  ///< standard errors inside a bound that is said to be far
+constexpr Index fewest = 3;    ///< trials: with two, the 95 % interval is 13 standard errors wide
 
 /// The quantities that a test needs of a comparison.
 struct Distance {
@@ -112,8 +114,8 @@ Judgement upheld(const Comparison& c, const Distance& d) {
     const bool within = c.kind == Kind::at_most ? d.beyond <= 0 : d.beyond >= 0;
     if (in_words(c) || (one_sided(c) && !within)) return {};
     if (one_sided(c)) return {Outcome::consistent, within_bound};
-    return {Outcome::consistent, d.beyond == 0 && c.resolution > 0 ? "equal within the resolution"
-                                                                   : "no significant difference"};
+    return {Outcome::consistent,
+            d.beyond == 0 && c.resolution > 0 ? agrees : "no significant difference"};
 }
 
 /// Where it is.
@@ -177,10 +179,22 @@ std::string why_open(const Comparison& c, const Distance& d, std::size_t family)
     return c.resolution > 0 ? "" : seen_from(c, d, family);
 }
 
+/// "well below 0.5"; "not above 0.5" of a number that is no more than `clearly` inside the bound.
+std::string inside_bound(const Comparison& c, const Distance& d) {
+    const bool upper = c.kind == Kind::at_most, inside = upper ? d.off < 0 : d.off > 0;
+    const std::string_view side = upper ? "below" : "above", wrong = upper ? "above" : "below";
+    const std::string bound = readable(c.expected.value_or(0));
+    if (inside && d.exact) return fmt::format("{} {}", side, bound);
+    if (inside && std::abs(d.off) > clearly * *c.error)
+        return fmt::format("well {} {}", side, bound);
+    return fmt::format("not {} {}", wrong, bound);
+}
+
 void say(Comparison& c, const Distance& d, const Judgement& judged, const std::string& rest) {
     c.outcome = judged.outcome;
-    c.judgement = judged.words == within_bound
-                      ? std::string(judged.words)
+    c.judgement = judged.words == within_bound ? inside_bound(c, d)
+                  : judged.words == agrees
+                      ? fmt::format("{} (within {:g})", judged.words, c.resolution)
                       : fmt::format("{} ({}{})", judged.words, how_far(c, d), rest);
 }
 

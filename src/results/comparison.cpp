@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <map>
@@ -279,6 +280,73 @@ std::string first_change(const Changes& found) {
                        several ? " in " + letter(d.result) : "");
 }
 
+/// The change of t_sim behind the deepest layer that has one, by result.
+std::map<std::size_t, const Difference*> final_similarities(const Changes& found) {
+    std::map<std::size_t, const Difference*> out;
+    for (const Difference& d : found.differences) {
+        if (d.metric != metric::t_sim || d.at.stage != "out" || d.at.head >= 0 || !d.difference)
+            continue;
+        const Difference*& deepest = out[d.result];
+        if (!deepest || d.at.layer > deepest->at.layer) deepest = &d;
+    }
+    return out;
+}
+
+/// "final t_sim", "t_sim after layer 3", or "t_sim" of one layer of each result.
+std::string similarity_name(const Changes& found, Index layer) {
+    if (layer < 0) return "t_sim";
+    return layer == found.layers - 1 ? "final t_sim" : fmt::format("t_sim after layer {}", layer);
+}
+
+/// What becomes of the tokens where t_sim ends at b instead of a.
+std::string_view end_of_tokens(double a, double b) {
+    constexpr double alike = 0.99, mostly = 0.9;  // as in the verdict on a result
+    if (a <= alike && b > alike) return " collapses";
+    if (a > mostly && b <= mostly) return " ends distinct";
+    return b > a ? " ends more alike" : " ends less alike";
+}
+
+/// "(-0.851, 99.5 % CI -0.87 to -0.832)"
+std::string change_in_words(const Changes& found, const Difference& d) {
+    if (!d.low || !d.high) return fmt::format("({:+.3g})", *d.difference);
+    return fmt::format("({:+.3g}, {:.5g} % CI {} to {})", *d.difference,
+                       100 * found.interval_confidence, readable(*d.low, 3), readable(*d.high, 3));
+}
+
+/// "after ends distinct: final t_sim 0.12 instead of 0.97 (-0.85, 95 % CI -0.87 to -0.83)."  Of
+/// several results their numbers; empty without t_sim.
+std::string of_tokens(const Changes& found) {
+    const auto ends = final_similarities(found);
+    if (ends.empty()) return {};
+    const auto& [result, d] = *ends.begin();
+    const std::string what = similarity_name(found, d->at.layer);
+    if (found.names.size() > 2) {
+        std::string text = fmt::format("{}: {} in {}", what, readable(*d->a), found.names[0]);
+        text.front() = char(std::toupper(static_cast<unsigned char>(text.front())));
+        for (const auto& [other, end] : ends)
+            if (end->at.layer == d->at.layer)
+                text += fmt::format(", {} in {}", readable(*end->b), found.names[other]);
+        return text + ".";
+    }
+    const std::string& name = found.names[result];
+    const std::string numbers =
+        fmt::format("{} {} instead of {}", what, readable(*d->b), readable(*d->a));
+    switch (d->outcome) {
+        case Outcome::equal:
+            return fmt::format("{}: {} is the same, {}.", name, what, readable(*d->a));
+        case Outcome::scatter:
+            return fmt::format("{}: {}, within scatter {}.", name, numbers,
+                               change_in_words(found, *d));
+        case Outcome::untested:
+            return fmt::format("{}: {}.", name, numbers);
+        case Outcome::significant:
+        case Outcome::undefined:
+            break;
+    }
+    return fmt::format("{}{}: {} {}.", name, end_of_tokens(*d->a, *d->b), numbers,
+                       change_in_words(found, *d));
+}
+
 }  // namespace
 
 ResultPart parse_part(const std::string& suffix, const std::string& argument) {
@@ -396,6 +464,11 @@ Changes compare(std::span<const MeasuredResult> results, const ComparisonOptions
     std::vector<Tested> all;
     const MeasuredResult& first = results.front();
     const bool of_heads = options.choice.all_heads || !options.choice.heads.empty();
+    out.layers = first.layers;
+    for (const MeasuredResult& one : results) {
+        out.names.push_back(one.name);
+        if (one.layers != first.layers) out.layers = 0;
+    }
     std::map<RowKey, const MetricRow*> baseline;
     for (const MetricRow& row : first.rows)
         if (wanted(row, options.choice)) baseline[key_of(row)] = &row;
@@ -467,41 +540,36 @@ std::string headline(const Changes& found) {
     if (found.equal > 0 && found.equal + found.undefined == all)
         return fmt::format("No change: {} number{} equal.", found.equal,
                            found.equal == 1 ? " is" : "s are");
+    const std::string tokens = of_tokens(found), begin = tokens.empty() ? "" : tokens + " ";
+    const auto surest = [&](std::string_view which) {
+        return tokens.empty() ? fmt::format("; {}: {}", which, first_change(found)) : "";
+    };
     if (found.significant > 0)
-        return fmt::format("{} of {} change{} {} significant ({}); the surest: {}.",
-                           found.significant, found.tested, found.tested == 1 ? "" : "s",
-                           found.significant == 1 ? "is" : "are", rate, first_change(found));
+        return fmt::format("{}{} of {} number{} changed significantly ({}){}.", begin,
+                           found.significant, found.tested, found.tested == 1 ? "" : "s", rate,
+                           surest("the surest"));
     if (found.tested > 0)
-        return fmt::format("None of {} change{} is significant ({}).", found.tested,
+        return fmt::format("{}None of {} number{} changed significantly ({}).", begin, found.tested,
                            found.tested == 1 ? "" : "s", rate);
     if (found.untested > 0)
-        return fmt::format(
-            "{} of {} numbers differ; without scatter there is no test. The greatest change, "
-            "relative to its size: {}.",
-            found.untested, all, first_change(found));
+        return fmt::format("{}{} of {} numbers differ, untested{}.", begin, found.untested, all,
+                           surest("the greatest change, relative to its size"));
     return "Nothing can be compared: every number is undefined in one of the results.";
 }
 
 std::vector<std::string> remarks(const Changes& found) {
     std::vector<std::string> out;
     if (found.tested > 0 && found.equal < found.differences.size())
-        out.emplace_back(
-            found.shared
-                ? "Means are compared, not pairs of samples, which the tables do not hold: "
-                  "standard "
-                  "errors are added, the most that pairs can have. A significant change is so for "
-                  "pairs, too; a small one may be missed."
-                : "The samples are independent: means are compared by Welch's test.");
+        out.emplace_back(found.shared ? "Unpaired, conservative test: small changes may be missed."
+                                      : "Independent samples: Welch's test.");
     if (found.untested > 0) {
         const bool single = std::ranges::any_of(found.differences, [](const Difference& d) {
             return d.outcome == Outcome::untested && std::min(d.count_a, d.count_b) < 2;
         });
-        out.push_back(fmt::format(
-            "{} change{} undecided: {}. The difference is exact for these inputs, and says nothing "
-            "of others.",
-            found.untested, found.untested == 1 ? " is" : "s are",
-            single ? "a result has one sample only (`--samples`)"
-                   : "no scatter of the samples was recorded"));
+        out.push_back(fmt::format("{} difference{} cannot be tested: {}.", found.untested,
+                                  found.untested == 1 ? "" : "s",
+                                  single ? "a result has one sample only (use --samples 8)"
+                                         : "no scatter of the samples was recorded"));
     }
     if (found.equal > 0 && found.equal < found.differences.size())
         out.push_back(
@@ -510,8 +578,8 @@ std::vector<std::string> remarks(const Changes& found) {
         out.push_back(fmt::format("{} {} undefined in one of the results.", found.undefined,
                                   found.undefined == 1 ? "number is" : "numbers are"));
     if (found.only_in_one > 0)
-        out.push_back(fmt::format("{} {} no counterpart in the other result.", found.only_in_one,
-                                  found.only_in_one == 1 ? "number has" : "numbers have"));
+        out.push_back(fmt::format("{} {} in one result only.", found.only_in_one,
+                                  found.only_in_one == 1 ? "number is" : "numbers are"));
     return out;
 }
 

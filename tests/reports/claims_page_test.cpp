@@ -24,7 +24,7 @@ Examined made_up() {
     bound.verdict = Verdict::false_as_stated;
     bound.measured = 0.5;
     bound.bound = 0.25;
-    bound.trace = {.x_title = "part of the draws", .y_title = "measured / bound"};
+    bound.trace = {.x_title = "fraction of draws", .y_title = "measured / bound"};
     bound.trace.x = {0.5, 1};
     bound.trace.y = {0.1, 2};
     bound.trace.claimed = {1, 1};
