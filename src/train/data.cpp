@@ -177,10 +177,10 @@ void require_tokens(const Fit& fit, Index symbols, bool causal) {
                                      s.embedding.hard_limit()));
     if (causal &&
         !std::ranges::all_of(s.blocks, [](const BlockSpec& b) { return b.attention.causal; }))
-        throw UsageError(
-            fmt::format("--loss lm: {} lets a token attend to the next one, which it has to "
-                        "predict; pass causal=1 if the model has it, or --loss mlm.",
-                        s.name));
+        throw UsageError(fmt::format(
+            "--loss lm: {} is not causal; use --loss mlm, causal=1 if the model has it, or "
+            "a causal model such as random:gpt2.",
+            s.name));
 }
 
 void require_images(const Fit& fit, Index channels, Index height, Index width,

@@ -26,8 +26,8 @@ struct Part {
     double freedom = 0;          ///< degrees of freedom of the error
 
     std::string steps() const {
-        return first == last ? fmt::format("at step {}", first)
-                             : fmt::format("over steps {} to {}", first, last);
+        return first == last ? fmt::format("step {}", first)
+                             : fmt::format("steps {} to {}", first, last);
     }
 };
 
@@ -70,28 +70,26 @@ Finding loss(const std::vector<TrainStep>& steps, double guess) {
     const Part &first = all.front(), &last = all.back();
     if (all.size() == 1)
         return {Level::note,
-                fmt::format("The training loss is {:.4g} {}; too few steps for a trend.",
+                fmt::format("The training loss is {:.4g} ({}); too few steps for a trend.",
                             first.mean, first.steps()),
                 "learning"};
     const Part& least = *std::ranges::min_element(all, {}, &Part::mean);
-    const std::string course = fmt::format("from a mean of {:.4g} {} to {:.4g} {}", first.mean,
+    const std::string course = fmt::format("from {:.4g} ({}) to {:.4g} ({})", first.mean,
                                            first.steps(), last.mean, last.steps());
     const bool rose = below(least, last, all.size()) &&
                       last.mean - least.mean > lost_again * (first.mean - least.mean);
     if (rose)
-        return {
-            Level::warning,
-            fmt::format("The training loss rises again: it goes {}, with a minimum of {:.4g} {}.",
-                        course, least.mean, least.steps()),
-            "learning"};
+        return {Level::warning,
+                fmt::format("The training loss rises again: {}, with a minimum of {:.4g} ({}).",
+                            course, least.mean, least.steps()),
+                "learning"};
     if (guess > 0 && last.mean > near_guess * guess)
         return {Level::warning,
-                fmt::format("The training loss ends {} that of a guess by the frequencies of the "
-                            "targets, {:.4g}: it goes {}.",
+                fmt::format("The training loss ends {} that of guessing by frequency, {:.4g}: {}.",
                             last.mean > guess ? "above" : "hardly below", guess, course),
                 "learning"};
     if (!below(last, first, 1))
-        return {Level::warning, fmt::format("The training loss does not fall: it goes {}.", course),
+        return {Level::warning, fmt::format("The training loss does not fall: {}.", course),
                 "learning"};
     return {Level::good, fmt::format("The training loss falls {}.", course), "learning"};
 }
@@ -125,10 +123,10 @@ std::optional<Finding> vanishing(const std::vector<TrainStep>& steps) {
     return Finding{
         Level::warning,
         fmt::format(
-            "The gradient vanishes: over steps {} to {} that of layer {} is {:.3g} on average, "
-            "that of layer {} {:.3g}.",
-            steps[first].step, steps.back().step, least - means.begin(), *least,
-            most - means.begin(), *most),
+            "The gradient vanishes: {:.3g} in layer {}, {:.3g} in layer {} (means of steps {} to "
+            "{}).",
+            *least, least - means.begin(), *most, most - means.begin(), steps[first].step,
+            steps.back().step),
         "gradients"};
 }
 
@@ -138,10 +136,9 @@ std::vector<Finding> jumps(const std::vector<TrainStep>& steps) {
     constexpr double much = 10;
     const auto dead = std::ranges::find(steps, 0.0, &TrainStep::grad_norm);
     if (dead != steps.end())
-        return {
-            {Level::warning,
-             fmt::format("The gradient is 0 at step {}, so nothing is learned there.", dead->step),
-             "gradients"}};
+        return {{Level::warning,
+                 fmt::format("The gradient is 0 at step {}: nothing is learned there.", dead->step),
+                 "gradients"}};
     if (std::optional<Finding> one = vanishing(steps)) return {std::move(*one)};
     if (std::ssize(steps) <= window) return {};
     double most = 0, before = 0;

@@ -48,11 +48,10 @@ Series by_evaluation(const std::string& name, const TrainResult& result,
     return out;
 }
 
-const std::string& words_of_band() {
-    static const std::string words =
-        " If there are more steps than points, a point is a mean and the band shows the minimum "
-        "and maximum.";
-    return words;
+std::string words_of_band(const std::vector<TrainStep>& steps) {
+    return std::ssize(steps) > most_points
+               ? " A point is a mean over steps, the band their minimum and maximum."
+               : "";
 }
 
 Figure learning(const TrainResult& result) {
@@ -64,7 +63,7 @@ Figure learning(const TrainResult& result) {
                .caption =
                    "L is the mean cross-entropy of a step's batch before its update, and of "
                    "held-out samples." +
-                   words_of_band()};
+                   words_of_band(result.steps)};
     if (!result.evaluations.empty())
         loss.series.push_back(by_evaluation("held out", result, &Evaluation::loss));
     out.panels.push_back(loss);
@@ -107,7 +106,7 @@ Figure gradients(const TrainResult& result) {
                .caption =
                    "Norms of the gradient of the batch's mean loss, before clipping: of all "
                    "parameters, and of those of each layer." +
-                   words_of_band()};
+                   words_of_band(result.steps)};
     out.panels = {norm, rate};
     if (!layers.series.empty()) out.panels.insert(out.panels.begin() + 1, layers);
     const auto [least, most] = std::ranges::minmax(result.steps, {}, &TrainStep::grad_norm);

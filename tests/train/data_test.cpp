@@ -237,7 +237,7 @@ TEST(Data, RefusesWhatDoesNotFit) {
     EXPECT_THAT(error_of([&] {
                     data->require({open, cpu(), Type::f32, 9});
                 }),
-                HasSubstr("lets a token attend to the next one"));
+                HasSubstr("is not causal; use --loss mlm"));
     EXPECT_THAT(error_of([&] {
                     data->require({images, cpu(), Type::f32, 9});
                 }),

@@ -153,9 +153,11 @@ std::vector<std::string> rules(const ModelSpec& spec) {
     const BlockSpec& b = spec.blocks.front();
     const AttentionSpec& a = b.attention;
     std::vector<std::string> out;
-    out.push_back(fmt::format(
-        "{} layers, width {}, {} heads of {} columns ({} for keys and values), feed-forward {}",
-        spec.blocks.size(), spec.width, a.heads, a.head_dim, a.kv_heads, b.ffn.width));
+    const std::string shared =
+        a.kv_heads == a.heads ? "" : fmt::format(" ({} for keys and values)", a.kv_heads);
+    out.push_back(fmt::format("{} layers, width {}, {} heads of {}{}, feed-forward {}",
+                              spec.blocks.size(), spec.width, a.heads, a.head_dim, shared,
+                              b.ffn.width));
     out.push_back(fmt::format("{}-norm, activation {}{}, norm eps {}, {}", name(b.placement),
                               name(b.ffn.activation), b.ffn.gated ? ", gated" : "", b.norm.eps,
                               a.causal ? "causal" : "bidirectional"));

@@ -109,9 +109,11 @@ RandomModel draw(std::string_view name, const Keys& keys) {
     KeyReader k(name, keys);
     for (const char* key : {"tokens", "vocab"})
         if (k.has(key))
-            k.refuse(fmt::format(
-                "unknown key '{}': the model has no embedding and accepts any number of tokens",
-                key));
+            k.refuse(
+                fmt::format("unknown key '{}': the model has no embedding, takes any number of "
+                            "tokens and cannot "
+                            "be trained on token ids; random:bert-base and random:gpt2 can",
+                            key));
     Sizes preset;
     preset.layers = 20;
     preset.d = 512;
