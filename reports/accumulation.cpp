@@ -72,7 +72,7 @@ std::vector<Figure> make_accumulation(const Table& table) {
             .title = "Locally accumulated attention",
             .caption =
                 "C(L): attention within L tokens around the row's own, mean over rows and heads "
-                "[DEVIL 3.2]; local_auc: the area below it." +
+                "[DEVIL 3.2]; local_auc: its area." +
                 identity_and_sink_criteria(),
             .alt = "Curves and a heat map."};
         if (const auto curves = curves_of(points, model, metric::local_acc); !curves.empty()) {

@@ -97,8 +97,8 @@ std::vector<Figure> make_attention_shape(const Table& table) {
         .title = "How concentrated attention is",
         .caption =
             "entropy: mean over rows, nats (uniform over n tokens: ln n); row_max: mean largest "
-            "entry of a row; local_auc: area under locally accumulated attention (1: each token "
-            "attends to itself; uniform: about 1/2)."};
+            "entry of a row; local_auc: area under locally accumulated attention (1: each to "
+            "itself; uniform: about 1/2)."};
     add_panel(f, rows, metric::entropy);
     add_panel(f, rows, metric::row_max);
     add_panel(f, rows, metric::local_auc);

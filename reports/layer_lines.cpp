@@ -165,10 +165,9 @@ std::vector<Figure> make_similarity(const Table& table) {
     Figure f{.name = "similarity",
              .title = "Token similarity over depth",
              .caption =
-                 "t_sim = |\u03a0\u2081X|\u00b2/|X|\u00b2 is the share of the state that all "
-                 "tokens have in common [TSE Def. 1.1], t_div = 1 - t_sim the rest. By step: what "
-                 "each adds to log(t_sim/t_div), ln xi_ratio summed over the layers. Stages within "
-                 "2 % of another are omitted."};
+                 "t_sim = |\u03a0\u2081X|\u00b2/|X|\u00b2, what all tokens have in common [TSE "
+                 "Def. 1.1]; t_div = 1 - t_sim. By step: what each adds to log(t_sim/t_div), ln "
+                 "xi_ratio summed over the layers. Stages within 2 % of another are omitted."};
     add_panel(f, "t_sim: token similarity",
               {.title = std::string(metric::t_sim), .low = 0, .high = 1.02},
               by_stage(rows, metric::t_sim, stages), {{0.99, "0.99"}});
@@ -219,16 +218,14 @@ std::vector<Series> rate_lines(const TableView& rows, std::string_view metric,
 
 std::vector<Figure> make_escalation(const Table& table) {
     const TableView rows(table);
-    Figure f{
-        .name = "escalation",
-        .title = "Escalation rate of the attention step",
-        .caption =
-            "xi_ratio = \u03be\u2081/\u03be\u2082 is the factor on the similarity odds t_sim/t_div "
-            "[TSE (7)], r = t_div(X)/t_div(Y) the rate, for Y = X + \u03b1 SA(X) [TSE (5)]; above "
-            "1 tokens "
-            "become more similar. Dashed, predicted: 1 + est, for r 1 + est t_sim(X) [TSE (16), "
-            "(17)]; est_mu = "
-            "E[\u03be\u2081]/E[\u03be\u2082] - 1."};
+    Figure f{.name = "escalation",
+             .title = "Escalation rate of the attention step",
+             .caption =
+                 "xi_ratio = \u03be\u2081/\u03be\u2082 [TSE (7)] multiplies the odds t_sim/t_div; "
+                 "r = t_div(X)/t_div(Y), "
+                 "Y = X + \u03b1 SA(X) [TSE (5)]; above 1 tokens become more similar. Dashed: 1 + "
+                 "est, for r 1 + est t_sim(X) "
+                 "[TSE (16), (17)], est_mu = E[\u03be\u2081]/E[\u03be\u2082] - 1."};
     add_panel(f, "r: rate of the attention step", {.title = std::string(metric::r)},
               rate_lines(rows, metric::r, true), {{1, ""}});
     std::vector<Series> ratio = rate_lines(rows, metric::xi_ratio, false);
@@ -301,13 +298,13 @@ std::vector<Series> gradients_by_parameter(const TableView& rows) {
 
 std::vector<Figure> make_gradient_norms(const Table& table) {
     const TableView rows(table);
-    Figure f{.name = "gradient_norms",
-             .title = "Gradients over depth",
-             .caption =
-                 "grad_norm = |dL/dX| of the states and parameters of a layer, L the loss of the "
-                 "run [TSE Fig. 1]. "
-                 "Lines that rise to the left: the gradient grows in the backward pass. `whole "
-                 "layer` is the root of the sum of squares over all its parameters."};
+    Figure f{
+        .name = "gradient_norms",
+        .title = "Gradients over depth",
+        .caption =
+            "grad_norm = |dL/dX| of the states and parameters of a layer, L the loss [TSE Fig. 1]. "
+            "Lines that rise to the left: the gradient grows in the backward pass. `whole layer` "
+            "is the root of the sum of squares over all its parameters."};
     const Axis axis{.title = "|dL/dX|", .scale = Scale::log};
     add_panel(f, "grad_norm by state", axis,
               by_stage(rows, metric::grad_norm, layer_stages(rows, metric::grad_norm), true));
@@ -342,7 +339,7 @@ std::vector<Figure> make_routing(const Table& table) {
              .title = "How the experts share the tokens",
              .caption =
                  "expert_load = E max f, f the shares of the E experts [SWITCH (5)]; 1: even. "
-                 "expert_unused: experts that no token chose. "
+                 "expert_unused: experts never chosen. "
                  "expert_entropy, routing_entropy: entropies of f and of the router's softmax of a "
                  "token, over ln E. routing_dropped: "
                  "softmax on experts that are not chosen."};

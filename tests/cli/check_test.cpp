@@ -131,6 +131,7 @@ TEST(Check, ShowsControlsDrawsAndSteps) {
     EXPECT_THAT(read_file(folder / "a/claims.csv"), HasSubstr("c2 of one value only,control,"));
     const std::string page = read_file(folder / "a/report.html");
     EXPECT_THAT(page, HasSubstr("control: c2 of one value only</td><td>found false"));
+    EXPECT_THAT(page, HasSubstr(" 3 of 3 controls failed as they must."));
     // With one token the gradient vanishes, so that the control cannot violate the bound.
     const Finished one = tsdiag(folder, check({"--n", "1", "--d", "1"}));
     EXPECT_THAT(one.out, testing::ContainsRegex("control: c2 of one value only +not found false"));

@@ -461,10 +461,11 @@ TEST_F(ModelDoubts, AGradientThatVanishesOverASeriesIsSaid) {
     bool said = false;
     const Json findings = Json::parse(done.out, "out")["findings"];
     for (const Json& one : findings.array())
-        if (one["text"].string().starts_with("The gradient vanishes: at step 2 by")) {
+        if (one["text"].string().starts_with(
+                "The gradient vanishes at 2 of 2 steps: at step 2 from")) {
             said = true;
             EXPECT_EQ(one["level"].string(), "warning");
-            EXPECT_THAT(one["text"].string(), HasSubstr("so it is at 2 of 2 steps"));
+            EXPECT_THAT(one["text"].string(), HasSubstr("per layer, to "));
         }
     EXPECT_TRUE(said) << done.out;
 }

@@ -52,7 +52,7 @@ TEST(Verdict, TellsACollapseFirstAndARemedyThatWorks) {
     TemporaryDirectory folder;
     const std::string sizes = ",layers=16,d=16,heads=2";
     const Finished collapsed = tsdiag(folder, probe_words("random:post-norm" + sizes));
-    EXPECT_THAT(collapsed.out, HasSubstr("\n\nTokens collapse: t_sim passes 0.99"));
+    EXPECT_THAT(collapsed.out, HasSubstr("\n\nTokens collapse: after layer "));
     const std::string command = advised(collapsed.out), begin = "tsdiag probe ";
     ASSERT_TRUE(command.starts_with(begin)) << command;
     EXPECT_THAT(tsdiag(folder, probe_words(command.substr(begin.size()), {"--force"})).out,
@@ -60,7 +60,7 @@ TEST(Verdict, TellsACollapseFirstAndARemedyThatWorks) {
     // A file cannot be drawn with another key.
     EXPECT_EQ(tsdiag(folder, {"init", "random:post-norm" + sizes, "--out", "model"}).code, 0);
     const Finished file = tsdiag(folder, probe_words("model", {"--force"}));
-    EXPECT_THAT(file.out, HasSubstr("\n\nTokens collapse: t_sim passes 0.99"));
+    EXPECT_THAT(file.out, HasSubstr("\n\nTokens collapse: after layer "));
     EXPECT_EQ(advised(file.out), "tsdiag figure tse.fig6");
 }
 

@@ -46,16 +46,18 @@ TEST(Judge, OfANumberSaysWhetherItIsToldApart) {
 }
 
 TEST(Judge, TestsABoundOnItsOwnSide) {
-    EXPECT_EQ(judged(0.2, 0.5, 0.01, Kind::at_most), "consistent with the bound");
+    EXPECT_EQ(judged(0.2, 0.5, 0.01, Kind::at_most), "well below 0.5");
+    EXPECT_EQ(judged(0.49, 0.5, 0.01, Kind::at_most), "not above 0.5");
+    EXPECT_EQ(judged(0.51, 0.5, 0.01, Kind::at_least), "not below 0.5");
+    EXPECT_EQ(judged(0.2, 0.5, 0, Kind::at_most), "below 0.5") << "trials agree to rounding";
     EXPECT_THAT(judged(0.8, 0.5, 0.01, Kind::at_most), StartsWith("above the bound"));
     EXPECT_THAT(judged(0.51, 0.5, 0.01, Kind::at_most), StartsWith("not decided"));
-    EXPECT_EQ(judged(0.8, 0.5, 0.01, Kind::at_least), "consistent with the bound");
+    EXPECT_EQ(judged(0.8, 0.5, 0.01, Kind::at_least), "well above 0.5");
     EXPECT_THAT(judged(0.2, 0.5, 0.01, Kind::at_least), StartsWith("below the bound"));
 }
 
 TEST(Judge, FindsNoDifferenceBelowTheResolution) {
-    EXPECT_EQ(judged(-2.8e-8, 0, 1.5e-9, Kind::equal, 0.001),
-              "equal within the resolution (2.8e-08 below, resolution 0.001)");
+    EXPECT_EQ(judged(-2.8e-8, 0, 1.5e-9, Kind::equal, 0.001), "agrees (within 0.001)");
     EXPECT_THAT(judged(-2.8e-8, 0, 1.5e-9, Kind::equal), StartsWith("differs"));
     EXPECT_THAT(judged(0.1, 0, 0.01, Kind::equal, 0.001), StartsWith("differs"));
 }

@@ -143,9 +143,9 @@ TEST(ReportTest, ASeriesIsJudgedByAllItsSteps) {
     Folder folder;
     const std::string page = page_of(table, run, folder);
     EXPECT_TRUE(contains(page,
-                         "Tokens collapse for a time in this training: t_sim passes 0.99 after "
-                         "layer 0 at iteration 20, reaches 0.9950 after layer 0 at iteration 20, "
-                         "and is 0.4000 after layer 0 at iteration 30, the last measured."));
+                         "Tokens collapse for a time in this training: t_sim reaches 0.9950 at "
+                         "iteration 20 (layer 0) and is 0.4000 at iteration 30 (layer 0), the "
+                         "last."));
     EXPECT_EQ(count_of(page, "<p class=\"headline"), 1u);
     EXPECT_TRUE(contains(page, "<a href=\"#trajectory_t_sim_out\">"));
 }

@@ -13,6 +13,7 @@ TEST(TextTest, CountsAreGrammatical) {
 
 TEST(TextTest, SimilarityNearOneKeepsItsDistanceFromOne) {
     EXPECT_EQ(similarity_text(0.98765, 0.01235), "0.9877");
+    EXPECT_EQ(similarity_text(0.99997, 2.8e-5), "0.99997");
     EXPECT_EQ(similarity_text(1, 3.2e-7), "1 - 3.2e-07");
     EXPECT_EQ(similarity_text(1, std::nullopt), "1.0000");
 }

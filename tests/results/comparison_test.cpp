@@ -122,8 +122,10 @@ TEST(Comparison, WithoutScatterThereIsNoTest) {
     EXPECT_FALSE(found.differences.front().probability);
     EXPECT_THAT(found.differences.back().note, HasSubstr("the state is 0"));
     EXPECT_EQ(headline(found),
-              "None of 1 change is significant (false-discovery rate at most 5 %).");
-    EXPECT_THAT(remarks(found), testing::Contains(HasSubstr("2 changes are undecided")));
+              "r0: t_sim after layer 3 is the same, 0.5. None of 1 number changed significantly "
+              "(false-discovery rate at most 5 %).");
+    EXPECT_THAT(remarks(found),
+                testing::Contains(HasSubstr("2 differences cannot be tested: a result has one")));
 }
 
 TEST(Comparison, OfAResultWithItselfFindsNothing) {

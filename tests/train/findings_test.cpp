@@ -51,8 +51,8 @@ double falls(double share) { return 4 * std::exp(-3 * share); }
 TEST(TrainingFindings, ALossThatFallsIsGood) {
     const Finding f = finding(trained(falls), "The training loss");
     EXPECT_EQ(f.level, Level::good);
-    EXPECT_THAT(f.text, HasSubstr("over steps 1 to 10"));
-    EXPECT_THAT(f.text, HasSubstr("over steps 191 to 200"));
+    EXPECT_THAT(f.text, HasSubstr("(steps 1 to 10)"));
+    EXPECT_THAT(f.text, HasSubstr("(steps 191 to 200)"));
 }
 
 TEST(TrainingFindings, ALossThatRisesAgainIsNot) {
@@ -60,7 +60,7 @@ TEST(TrainingFindings, ALossThatRisesAgainIsNot) {
     const Finding f = finding(trained(again), "The training loss");
     EXPECT_EQ(f.level, Level::warning);
     EXPECT_THAT(f.text, HasSubstr("The training loss rises again"));
-    EXPECT_THAT(f.text, HasSubstr("over steps 111 to 120"));
+    EXPECT_THAT(f.text, HasSubstr("(steps 111 to 120)"));
 }
 
 TEST(TrainingFindings, ALossThatStaysIsNot) {
@@ -72,7 +72,7 @@ TEST(TrainingFindings, ALossAtThatOfAGuessIsNotGood) {
     const auto to_chance = [](double share) { return 0.7 + std::exp(-30 * share); };
     TrainResult result = trained(to_chance);
     EXPECT_EQ(finding(result, "The training loss").level, Level::good);  // of unknown targets
-    const std::string of_a_guess = "that of a guess by the frequencies of the targets, ";
+    const std::string of_a_guess = "that of guessing by frequency, ";
     result.run.set("guess", std::log(2.0));
     EXPECT_EQ(finding(result, "The training loss ends above " + of_a_guess + "0.6931").level,
               Level::warning);
@@ -88,7 +88,7 @@ TEST(TrainingFindings, AGradientThatVanishesOnItsWayBackIsSaid) {
     for (TrainStep& step : result.steps) step.layer_norms = {1e-20, 1e-10, 1, 0};
     const Finding f = finding(result, "The gradient vanishes");
     EXPECT_EQ(f.level, Level::warning);
-    EXPECT_THAT(f.text, HasSubstr("layer 0 is 1e-20 on average, that of layer 2 1."));
+    EXPECT_THAT(f.text, HasSubstr("1e-20 in layer 0, 1 in layer 2 (means of steps 181 to 200)."));
     for (const Finding& other : training_page(result).findings)
         EXPECT_EQ(other.text.find("No gradient spikes"), std::string::npos);
     for (TrainStep& step : result.steps) step.layer_norms = {0.01, 0.5, 1, 0};
@@ -113,16 +113,21 @@ TEST(TrainingFindings, ACollapseInTheTableIsTheHeadline) {
     EXPECT_TRUE(f.headline);
     EXPECT_EQ(
         f.text,
-        "Tokens collapse in this training: t_sim passes 0.99 after layer 1 at step 100 and is "
-        "0.9990 after layer 1 at step 200, the last measured.");
+        "Tokens collapse in this training: t_sim passes 0.99 at step 100 and is 0.9990 at step 200 "
+        "(layer 1), the last.");
     EXPECT_FALSE(finding(result, "The training loss").headline);
 }
 
 TEST(TrainingFindings, ACollapseFromTheStartPassesNothing) {
     TrainResult result = trained(falls);
     add_similarity(result, {0.5, 0.6, 0.7}, {0.992, 0.995, 0.999});
-    EXPECT_THAT(finding(result, "from the first to the last step").text,
-                HasSubstr("t_sim is 0.9920 after layer 1 at step 0, and 0.9990 after layer 1"));
+    EXPECT_EQ(finding(result, "Tokens are collapsed").text,
+              "Tokens are collapsed at every step: t_sim is 0.9920 at step 0 (layer 1) and 0.9990 "
+              "at step 200 (layer 1), the last.");
+    result = trained(falls);
+    add_similarity(result, {0.5, 0.6, 0.7}, {0.992, 0.8, 0.999});
+    EXPECT_THAT(finding(result, "Tokens are collapsed").text,
+                HasSubstr("at the first step and at the last: t_sim is 0.9920"));
 }
 
 /// A remedy is advised where it can be drawn.
@@ -146,7 +151,7 @@ TEST(TrainingFindings, ACollapseThatWentAwayIsANote) {
     add_similarity(result, {0.999, 0.6, 0.5}, {0.9999, 0.7, 0.3});
     const Finding f = finding(result, "Tokens collapse for a time");
     EXPECT_EQ(f.level, Level::note);
-    EXPECT_THAT(f.text, HasSubstr("and is 0.5000 after layer 0 at step 200, the last measured"));
+    EXPECT_THAT(f.text, HasSubstr("and is 0.5000 at step 200 (layer 0), the last"));
 }
 
 /// The greatest similarity is told once where it is the last, and what went away is told as gone.
@@ -154,14 +159,13 @@ TEST(TrainingFindings, TokensThatBecomeAlikeAreToldByTheirCourse) {
     TrainResult result = trained(falls);
     add_similarity(result, {0.2, 0.91, 0.95}, {0.1, 0.7, 0.8});
     EXPECT_EQ(finding(result, "Tokens become alike").text,
-              "Tokens become alike in this training: t_sim passes 0.9 after layer 0 at step 100 "
-              "and is 0.9500 after layer 0 at step 200, the last measured.");
+              "Tokens become alike in this training: t_sim passes 0.9 at step 100 and is 0.9500 at "
+              "step 200 (layer 0), the last.");
     result = trained(falls);
     add_similarity(result, {0.2, 0.95, 0.3}, {0.1, 0.7, 0.4});
     EXPECT_EQ(finding(result, "Tokens become alike").text,
-              "Tokens become alike for a time in this training: t_sim passes 0.9 after layer 0 at "
-              "step 100, reaches 0.9500 after layer 0 at step 100, and is 0.4000 after layer 1 at "
-              "step 200, the last measured.");
+              "Tokens become alike for a time in this training: t_sim reaches 0.9500 at step 100 "
+              "(layer 0) and is 0.4000 at step 200 (layer 1), the last.");
 }
 
 /// Where tokens stay distinct, the loss is what a reader wants to know first.
@@ -170,8 +174,9 @@ TEST(TrainingFindings, NoCollapseIsSaidOfAllStepsBehindTheLoss) {
     add_similarity(result, {0.2, 0.8, 0.3}, {0.1, 0.7, 0.4});
     const Finding f = finding(result, "Tokens stay distinct");
     EXPECT_EQ(f.level, Level::good);
-    EXPECT_THAT(f.text, HasSubstr("in all 3 steps: t_sim is at most 0.8000 after layer 0 at step "
-                                  "100, and 0.4000 after layer 1 at step 200"));
+    EXPECT_THAT(f.text,
+                HasSubstr("at every step: t_sim is at most 0.8000 at step 100 (layer 0) and "
+                          "0.4000 at step 200 (layer 1), the last."));
     EXPECT_TRUE(training_page(result).findings.front().headline);
     EXPECT_THAT(training_page(result).findings.front().text, HasSubstr("The training loss falls"));
 }
