@@ -9,7 +9,6 @@
 
 #include "tsdiag/experiment.hpp"
 #include "tsdiag/intervals.hpp"
-#include "tsdiag/table_view.hpp"
 #include "tsdiag/text.hpp"
 
 /// The judgements of comparisons.
@@ -183,7 +182,7 @@ std::string why_open(const Comparison& c, const Distance& d, std::size_t family)
 std::string inside_bound(const Comparison& c, const Distance& d) {
     const bool upper = c.kind == Kind::at_most, inside = upper ? d.off < 0 : d.off > 0;
     const std::string_view side = upper ? "below" : "above", wrong = upper ? "above" : "below";
-    const std::string bound = readable(c.expected.value_or(0));
+    const std::string bound = fmt::format("{:g}", c.expected.value_or(0));
     if (inside && d.exact) return fmt::format("{} {}", side, bound);
     if (inside && std::abs(d.off) > clearly * *c.error)
         return fmt::format("well {} {}", side, bound);

@@ -292,10 +292,10 @@ std::map<std::size_t, const Difference*> final_similarities(const Changes& found
     return out;
 }
 
-/// "final t_sim", "t_sim after layer 3", or "t_sim" of one layer of each result.
+/// "final t_sim", "t_sim (layer 3)", or "t_sim" of one layer of each result.
 std::string similarity_name(const Changes& found, Index layer) {
     if (layer < 0) return "t_sim";
-    return layer == found.layers - 1 ? "final t_sim" : fmt::format("t_sim after layer {}", layer);
+    return layer == found.layers - 1 ? "final t_sim" : fmt::format("t_sim (layer {})", layer);
 }
 
 /// What becomes of the tokens where t_sim ends at b instead of a.
@@ -345,6 +345,12 @@ std::string of_tokens(const Changes& found) {
     }
     return fmt::format("{}{}: {} {}.", name, end_of_tokens(*d->a, *d->b), numbers,
                        change_in_words(found, *d));
+}
+
+bool is_sure_of_tokens(const Changes& found) {
+    return std::ranges::any_of(final_similarities(found), [](const auto& end) {
+        return end.second->outcome == Outcome::significant;
+    });
 }
 
 }  // namespace
@@ -541,19 +547,18 @@ std::string headline(const Changes& found) {
         return fmt::format("No change: {} number{} equal.", found.equal,
                            found.equal == 1 ? " is" : "s are");
     const std::string tokens = of_tokens(found), begin = tokens.empty() ? "" : tokens + " ";
-    const auto surest = [&](std::string_view which) {
-        return tokens.empty() ? fmt::format("; {}: {}", which, first_change(found)) : "";
-    };
     if (found.significant > 0)
         return fmt::format("{}{} of {} number{} changed significantly ({}){}.", begin,
                            found.significant, found.tested, found.tested == 1 ? "" : "s", rate,
-                           surest("the surest"));
+                           is_sure_of_tokens(found) ? "" : "; the surest: " + first_change(found));
     if (found.tested > 0)
         return fmt::format("{}None of {} number{} changed significantly ({}).", begin, found.tested,
                            found.tested == 1 ? "" : "s", rate);
     if (found.untested > 0)
-        return fmt::format("{}{} of {} numbers differ, untested{}.", begin, found.untested, all,
-                           surest("the greatest change, relative to its size"));
+        return fmt::format(
+            "{}{} of {} numbers differ, untested{}.", begin, found.untested, all,
+            tokens.empty() ? "; the greatest change, relative to its size: " + first_change(found)
+                           : "");
     return "Nothing can be compared: every number is undefined in one of the results.";
 }
 

@@ -62,9 +62,10 @@ TEST_F(Compare, SaysFirstWhatBecomesOfTheTokensAndWritesAPage) {
     EXPECT_LE(significant, tested);
     std::string flat = done.out;
     std::ranges::replace(flat, '\n', ' ');
-    EXPECT_THAT(flat, StartsWith("after ends "));
-    EXPECT_THAT(flat, HasSubstr(": final t_sim "));
+    EXPECT_THAT(flat, StartsWith("after: final t_sim "));
+    EXPECT_THAT(flat, HasSubstr(", within scatter ("));
     EXPECT_THAT(flat, HasSubstr(" % CI "));
+    EXPECT_THAT(flat, HasSubstr("; the surest: fro@out:"));
     EXPECT_THAT(flat, HasSubstr(". " + std::to_string(significant) + " of " +
                                 std::to_string(tested) + " numbers changed significantly "));
     EXPECT_THAT(flat, HasSubstr("Unpaired, conservative test"));

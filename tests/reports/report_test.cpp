@@ -52,6 +52,16 @@ TEST(ReportTest, EveryStaticFigureThatIsLinkedExists) {
     EXPECT_GE(links, 4 * figures().size());
 }
 
+/// Intervals need three samples.
+TEST(ReportTest, SaysOnceWhatBandsAreAndOnlyWhereThereAreSome) {
+    Folder folder;
+    test::Shape shape = test::small(1);
+    const std::string bands = "Bands: 95 % intervals";
+    EXPECT_EQ(count_of(page_of(test::sample_table(shape), {}, folder), bands), 0u);
+    shape.samples = 3;
+    EXPECT_EQ(count_of(page_of(test::sample_table(shape), {}, folder), bands), 1u);
+}
+
 TEST(ReportTest, NeedsNothingFromElsewhere) {
     Folder folder;
     const std::string page = page_of(test::sample_table(test::small(1)), {}, folder);

@@ -122,10 +122,42 @@ TEST(Comparison, WithoutScatterThereIsNoTest) {
     EXPECT_FALSE(found.differences.front().probability);
     EXPECT_THAT(found.differences.back().note, HasSubstr("the state is 0"));
     EXPECT_EQ(headline(found),
-              "r0: t_sim after layer 3 is the same, 0.5. None of 1 number changed significantly "
+              "r0: t_sim (layer 3) is the same, 0.5. None of 1 number changed significantly "
               "(false-discovery rate at most 5 %).");
     EXPECT_THAT(remarks(found),
                 testing::Contains(HasSubstr("2 differences cannot be tested: a result has one")));
+}
+
+TEST(Comparison, SaysFirstWhatBecomesOfTheTokens) {
+    const auto said = [](double a, double b, double error) {
+        std::vector<MeasuredResult> results = {
+            result_of({row_of(0, 0.5, 0.01, 8), row_of(1, a, error, 8)}),
+            result_of({row_of(0, 0.5, 0.01, 8), row_of(1, b, error, 8)})};
+        results[0].name = "before";
+        results[1].name = "after";
+        return headline(compare(results));
+    };
+    EXPECT_THAT(said(0.97, 0.12, 0.001),
+                testing::MatchesRegex("after ends distinct: final t_sim 0.12 instead of 0.97 "
+                                      "\\(-0.85, .* % CI -0.8[0-9]* to -0.8[0-9]*\\). 1 of 2 "
+                                      "numbers changed significantly \\(.*\\)."));
+    EXPECT_THAT(said(0.5, 0.995, 0.001),
+                testing::StartsWith("after collapses: final t_sim 0.995 "));
+    EXPECT_THAT(said(0.5, 0.7, 0.001), testing::StartsWith("after ends more alike: "));
+    EXPECT_THAT(said(0.7, 0.5, 0.001), testing::StartsWith("after ends less alike: "));
+    EXPECT_THAT(said(0.7, 0.6, 0.2),
+                testing::StartsWith("after: final t_sim 0.6 instead of 0.7, within scatter (-0.1"));
+    EXPECT_THAT(said(0.5, 0.5, 0.1), testing::StartsWith("No change: "));
+    // Layer 0 is the last of one result only.
+    EXPECT_THAT(headline(compare(
+                    std::vector{result_of({row_of(0, 0.5, 0.01, 8)}),
+                                result_of({row_of(0, 0.75, 0.01, 8), row_of(1, 0.5, 0.01, 8)})})),
+                testing::StartsWith("r0 ends more alike: t_sim (layer 0) 0.75 instead of 0.5 "));
+    std::vector<MeasuredResult> three(3, result_of({row_of(0, 0.5, 0.01, 8)}));
+    three[1].rows.front().value = 0.25;
+    for (std::size_t i = 0; i < three.size(); ++i) three[i].name = letter(i);
+    EXPECT_THAT(headline(compare(three)),
+                testing::StartsWith("Final t_sim: 0.5 in A, 0.25 in B, 0.5 in C. 1 of 2 numbers "));
 }
 
 TEST(Comparison, OfAResultWithItselfFindsNothing) {
