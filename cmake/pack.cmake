@@ -1,5 +1,7 @@
 # Run by cpack on what it has installed, before it packs it.  Debian's packages get what its policy
 # asks for beside the files, the tarball licence texts and the shared libraries, with a path to them that is relative to the program.
+# A wheel is written of the tarball's tree.
+cmake_policy(VERSION 3.25)
 include(${CMAKE_CURRENT_LIST_DIR}/owner.cmake)
 # Every system has these or is told by its loader: they belong together with it, and newer ones serve programs of older ones.
 set(of_the_system "^(linux-vdso|ld-linux.*|libc|libm|libdl|libpthread|librt|libstdc\\+\\+|libgcc_s)\\.so")
@@ -73,3 +75,12 @@ list(REMOVE_DUPLICATES packages)
 list(JOIN headers ", " names)
 file(WRITE ${root}/share/doc/tsdiag/licenses/README "${notice}\nCompiled into the program: headers of ${names}.\n")
 licences(${root}/share/doc/tsdiag/licenses ${packages} ${headers})
+
+find_program(PYTHON python3 REQUIRED)
+execute_process(COMMAND ${PYTHON} ${CMAKE_CURRENT_LIST_DIR}/wheel.py ${root} ${CPACK_PACKAGE_VERSION}
+    ${CPACK_PACKAGE_DESCRIPTION_SUMMARY} ${CPACK_PACKAGE_DIRECTORY} OUTPUT_VARIABLE wheel OUTPUT_STRIP_TRAILING_WHITESPACE
+    COMMAND_ERROR_IS_FATAL ANY)
+get_filename_component(name ${wheel} NAME)
+file(SHA256 ${wheel} digest)
+file(WRITE ${wheel}.sha256 "${digest}  ${name}\n")
+message(STATUS "${wheel} generated")

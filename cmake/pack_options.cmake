@@ -1,4 +1,5 @@
-# Read by cpack before each generator: a tarball has the program and the library of devices, below one folder.
+# Read by cpack before each generator: a tarball, and the wheel of its tree, has the program and the library of devices, below one folder.
+cmake_policy(VERSION 3.25)
 if(CPACK_GENERATOR STREQUAL "TGZ")
     list(GET CPACK_INSTALL_CMAKE_PROJECTS 0 build)
     set(CPACK_INSTALL_CMAKE_PROJECTS "")

@@ -1,5 +1,5 @@
-# cpack --config BUILD/CPackConfig.cmake: packages for Debian, and a tarball that brings its libraries
-# (docs/packages.md).  One generator and one component alone: cpack -G DEB -D CPACK_COMPONENTS_ALL=program.
+# cpack --config BUILD/CPackConfig.cmake: packages for Debian, and a tarball and a wheel that bring their
+# libraries (docs/packages.md).  One generator and one component alone: cpack -G DEB -D CPACK_COMPONENTS_ALL=program.
 set(CPACK_GENERATOR DEB TGZ)
 # Who packs, as Debian's tools are told it.
 if(DEFINED ENV{DEBFULLNAME} AND DEFINED ENV{DEBEMAIL})
