@@ -308,12 +308,13 @@ def main():
         os.chdir(folder)
         result = module.probe(MODEL, tokens=6, samples=2, out="one", no_report=True, quiet=None)
         assert result.folder == "one" and result.run["model"]["layers"] == 2
-        assert result.findings[0]["headline"] is True
+        assert result.findings[0]["headline"] is True and result.verdict == result.findings[0]["text"]
+        assert result.files["run.json"] == os.path.join("one", "run.json") and module.load("one").verdict is None
         rows = result.metrics
         count = sum(1 for _ in open("one/metrics.csv")) - 1
         assert len(rows) == count > 10, (len(rows), count)
         assert len(result.curves) == sum(1 for _ in open("one/curves.csv")) - 1
-        if module.pandas is None:
+        if isinstance(rows, list):
             assert rows[0]["metric"] and set(rows[0]) == set(rows[-1])
         else:
             assert {"metric", "of", "unit", "value"} <= set(rows.columns)
@@ -353,7 +354,7 @@ def main():
         assert [found["steps/loss", s] for s in (1, 2, 3)] == [
             struct.unpack("<f", struct.pack("<f", x))[0] for x in losses]
     print("read by this script" + "".join(", " + one for one in readers)
-          + ("" if module.pandas is None else "; with pandas"))
+          + ("" if isinstance(rows, list) else "; with pandas"))
 
 
 main()
