@@ -172,6 +172,18 @@ TEST(VerdictTest, TheHeadlineSplitsTheRiseByTheOddsIdentity) {
     add_ratios(t, {4, 16});
     EXPECT_THAT(headline(t, R"({"input": {"samples": 2, "trials": 1}})").text,
                 EndsWith(". Attention causes about 62 % of it."));
+
+    // The other steps' shares, where all of them are known and make up the rest: ln(796 / 64).
+    const auto add = [&](const std::string& stage, double first, double second) {
+        t.scalar({.layer = 0, .stage = stage}, "xi_ratio", first);
+        t.scalar({.layer = 1, .stage = stage}, "xi_ratio", second);
+    };
+    add("norm1", 1, 0.5);
+    add("ffn", 796.0 / 64, 1);
+    EXPECT_THAT(headline(t).text, EndsWith(". Attention causes 62 % of it."));  // the sum is 90 %
+    add("norm2", 1, 2);
+    EXPECT_THAT(headline(t).text,
+                EndsWith(". Attention causes 62 % of it, feed-forward 38 %, norms 0 %."));
 }
 
 TEST(VerdictTest, OneTokenIsNotACollapse) {
