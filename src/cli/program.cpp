@@ -1,7 +1,6 @@
 #include "program.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -92,7 +91,7 @@ Program::Program(const std::vector<std::string>& words)
     app_.allow_extras();
     app_.require_subcommand(0, 1);  // a second name of a command is an argument of the first
     app_.set_help_flag("-h,--help", "print this help");
-    app_.set_version_flag("--version", version(), "print the version");
+    app_.set_version_flag("-V,--version", version(), "print the version");
     const std::shared_ptr<CLI::FormatterBase> formatter = app_.get_formatter();
     formatter->column_width(26);
     for (const auto& [from, to] : {std::pair{"OPTIONS", "options"},
@@ -110,7 +109,7 @@ Program::Program(const std::vector<std::string>& words)
         app->add_flag("--json", json_, "print JSON (docs/json.md)");
     }
     try {
-        parse(words);
+        parse(asked(words));
         choose();
     } catch (const CLI::CallForHelp&) {
         show(help());
@@ -141,6 +140,22 @@ void Program::show(std::string text) {
     chosen_ = text_.get();
 }
 
+/// `tsdiag` alone, as `tsdiag help [COMMAND]`, asks what there is, and gets it: no mistake, exit 0.
+std::vector<std::string> Program::asked(const std::vector<std::string>& words) const {
+    const std::string help = "--help";
+    if (words.empty()) return {help};
+    if (words.front() != "help") return words;
+    if (words.size() == 1 || words[1].starts_with('-')) return {help};
+    if (!added(words[1])) refuse(words[1], "command", command_names());
+    return {words[1], help};
+}
+
+std::vector<std::string> Program::command_names() const {
+    std::vector<std::string> names;
+    for (const Added& one : commands_) names.emplace_back(one.entry->name);
+    return names;
+}
+
 void Program::parse(const std::vector<std::string>& words) {
     const Added* first = words.empty() ? nullptr : added(words.front());
     const std::size_t own = first ? own_words(*first->entry, *first->app, words) : words.size();
@@ -166,12 +181,7 @@ void Program::choose() {
     const Added* found = added(name());
     if (found && !found->entry->rewrites_folder) set_inputs(inputs_of(*found->app));
     refuse_extras();
-    if (!found) {
-        std::vector<std::string_view> names;
-        for (const Added& one : commands_) names.push_back(one.entry->name);
-        throw UsageError(
-            fmt::format("expected a command: {}; see tsdiag --help.", fmt::join(names, ", ")));
-    }
+    check(found != nullptr, "words without a command are help, or refused by name");
     if (print_settings_) return show(settings_text(*found->app));
     chosen_ = found->command.get();
 }
@@ -185,27 +195,26 @@ std::string Program::help() const {
 /// "tsdiag probe"
 std::string Program::title() const { return name().empty() ? "tsdiag" : "tsdiag " + name(); }
 
-/// "did you mean" for the first unrecognised word.
+/// For the first unrecognised word.
 void Program::refuse_extras() const {
     const CLI::App& app = given();
     const std::vector<std::string> extras = app.remaining();
     if (extras.empty()) return;
     const std::string word = extras.front().substr(0, extras.front().find('='));
+    if (name().empty() && !word.starts_with('-')) refuse(word, "command", command_names());
     std::vector<std::string> known;
-    const bool is_command = name().empty() && !word.starts_with('-');
-    if (is_command)
-        for (const Added& one : commands_) known.emplace_back(one.entry->name);
-    else
-        for (const CLI::Option* option : app.get_options()) {
-            for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
-            for (const std::string& name : option->get_snames()) known.push_back("-" + name);
-        }
+    for (const CLI::Option* option : app.get_options()) {
+        for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+        for (const std::string& name : option->get_snames()) known.push_back("-" + name);
+    }
+    refuse(word, word.starts_with('-') ? "option" : "argument", known);
+}
+
+/// With "did you mean", where a known word is near.
+void Program::refuse(const std::string& word, std::string_view kind,
+                     const std::vector<std::string>& known) const {
     const std::string near = word.size() > 2 ? nearest(word, known) : "";
-    throw UsageError(fmt::format("'{}' is not a known {} of {}; {}", word,
-                                 is_command              ? "command"
-                                 : word.starts_with('-') ? "option"
-                                                         : "argument",
-                                 title(),
+    throw UsageError(fmt::format("'{}' is not a known {} of {}; {}", word, kind, title(),
                                  near.empty() ? fmt::format("see {} --help.", title())
                                               : fmt::format("did you mean {}?", near)));
 }

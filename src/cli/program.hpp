@@ -38,7 +38,11 @@ class Program {
     const Added* added(std::string_view name) const;
     std::string title() const;
     std::string help() const;
+    std::vector<std::string> asked(const std::vector<std::string>& words) const;
+    std::vector<std::string> command_names() const;
     void refuse_extras() const;
+    [[noreturn]] void refuse(const std::string& word, std::string_view kind,
+                             const std::vector<std::string>& known) const;
 
     CLI::App app_;
     std::vector<Added> commands_;

@@ -120,7 +120,7 @@ TEST(JsonOutput, OfEveryCommandIsAsDocumented) {
         {"gradients", {{"log.csv", "--no-report", "-o", "f"}}},
         {"inspect", {{post_norm}, {"series/checkpoint-100"}}},
         {"init", {{"random:gpt2,layers=1,d=8,heads=2", "-o", "g"}}},
-        {"list", {{"metrics"}, {"formats"}, {"figures"}, {"random"}}},
+        {"list", {{}, {"metrics"}, {"formats"}, {"figures"}, {"random"}}},
         {"info", {{}}},
         {"report", {{"result"}}},
         {"plot", {{"result"}}},

@@ -41,6 +41,20 @@ TEST(Help, OfEveryCommandHasExamples) {
     EXPECT_THAT(tsdiag(folder, {"--help"}).out, HasSubstr("Exit codes"));
 }
 
+TEST(Help, IsTheAnswerToNothingAndToHelp) {
+    TemporaryDirectory folder;
+    const auto same = [&](std::vector<std::string> asked, std::vector<std::string> known) {
+        const Finished answer = tsdiag(folder, std::move(asked));
+        EXPECT_EQ(answer.code, 0) << answer.err;
+        EXPECT_THAT(answer.err, IsEmpty());
+        EXPECT_EQ(answer.out, tsdiag(folder, std::move(known)).out);
+    };
+    same({}, {"--help"});
+    same({"help"}, {"--help"});
+    same({"help", "check"}, {"check", "--help"});  // which examined every statement
+    same({"-V"}, {"--version"});
+}
+
 /// The terminal wraps lines: the words between the first two backticks.
 std::string advised(const std::string& text) {
     const std::size_t begin = text.find('`'), end = text.find('`', begin + 1);
@@ -82,7 +96,8 @@ TEST_P(EveryUsageError, IsOneSentenceAndExits2) {
 }
 
 const Usage usages[] = {
-    {"nothing", {}, "expected a command"},
+    {"empty", {""}, "'' is not a known command"},
+    {"help_of_nothing", {"help", "prob"}, "'prob' is not a known command of tsdiag; did you mean"},
     {"command", {"prob", "x"}, "did you mean probe?"},
     {"option", {"probe", tiny, "--token", "5"}, "did you mean --tokens?"},
     {"argument", {"inspect", tiny, "second"}, "'second' is not a known argument"},
@@ -564,6 +579,19 @@ TEST(List, EveryListHasMembers) {
     EXPECT_THAT(tsdiag(folder, {"list", "metrics"}).out, HasSubstr("t_sim"));
     EXPECT_THAT(tsdiag(folder, {"list", "figures"}).out, HasSubstr("tse.fig6"));
     EXPECT_THAT(tsdiag(folder, {"info"}).out, HasSubstr("device cpu"));
+}
+
+TEST(List, AloneNamesTheLists) {
+    TemporaryDirectory folder;
+    const Finished bare = tsdiag(folder, {"list"});
+    EXPECT_EQ(bare.code, 0) << bare.err;
+    const Json lists = Json::parse(tsdiag(folder, {"list", "--json"}).out, "list");
+    EXPECT_GE(lists.array().size(), 10U);
+    for (const Json& one : lists.array()) {
+        EXPECT_THAT(bare.out, HasSubstr("tsdiag list " + one["name"].string() + " "));
+        EXPECT_FALSE(one["description"].string().empty());
+        EXPECT_EQ(tsdiag(folder, {"list", one["name"].string()}).code, 0);
+    }
 }
 
 TEST(List, SaysAsJsonWhatItsMembersAre) {

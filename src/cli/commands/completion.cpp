@@ -26,6 +26,9 @@ std::vector<Completed> completed(const CLI::App& program) {
         if (entry->names) one.words = entry->names();
         out.push_back(std::move(one));
     }
+    Completed help{"help", "show the help of a command", {}, {}};
+    for (const Completed& one : out) help.words.push_back(one.name);
+    out.push_back(std::move(help));
     return out;
 }
 

@@ -154,24 +154,26 @@ Json::Array metrics_as_json() {
 
 struct List {
     const char* name;
+    const char* about;
     std::function<Rows()> rows;
     bool titled = false;  ///< the first row names the columns
 };
 
 const std::vector<List>& lists() {
     static const std::vector<List> all = {
-        {"formats", [] { return names_and_descriptions(formats()); }},
-        {"architectures", [] { return names_and_descriptions(architectures()); }},
-        {"attentions", list_attentions},
-        {"steps", list_steps},
-        {"probes", list_probes},
-        {"metrics", list_metrics, true},
-        {"spectra", list_spectra},
-        {"figures", list_figures, true},
-        {"claims", list_claims},
-        {"outputs", list_outputs},
-        {"backends", list_backends_here},
-        {"random", list_random}};
+        {"formats", "files that are read", [] { return names_and_descriptions(formats()); }},
+        {"architectures", "families of models",
+         [] { return names_and_descriptions(architectures()); }},
+        {"attentions", "kinds of attention, with their options", list_attentions},
+        {"steps", "further steps of a layer, with their options", list_steps},
+        {"probes", "groups of metrics, for --probes", list_probes},
+        {"metrics", "what every number means", list_metrics, true},
+        {"spectra", "ways to lambda2_abs and delta, for --spectra", list_spectra},
+        {"figures", "figures of a report, and those of tsdiag figure", list_figures, true},
+        {"claims", "statements of the papers, for tsdiag check", list_claims},
+        {"outputs", "what each command prints with --json", list_outputs},
+        {"backends", "where models run, for --device", list_backends_here},
+        {"random", "models that can be drawn", list_random}};
     return all;
 }
 
@@ -181,15 +183,26 @@ std::vector<std::string> listed() {
     return names;
 }
 
+int list_lists() {
+    Rows rows, shown;
+    for (const List& list : lists()) {
+        rows.push_back({list.name, list.about});
+        shown.push_back({fmt::format("tsdiag list {}", list.name), list.about});
+    }
+    print_json_list("list", as_json(rows));
+    print(aligned(shown, 2));
+    return 0;
+}
+
 }  // namespace
 
 ListCommand::ListCommand(CLI::App& app) {
-    app.add_option("WHAT", what, fmt::format("{}", fmt::join(listed(), ", ")))
-        ->required()
+    app.add_option("WHAT", what, fmt::format("{} (default: the lists)", fmt::join(listed(), ", ")))
         ->type_name("");
 }
 
 int ListCommand::run() const {
+    if (what.empty()) return list_lists();
     for (const List& list : lists())
         if (what == list.name) {
             const Rows rows = list.rows();
@@ -200,14 +213,15 @@ int ListCommand::run() const {
             return 0;
         }
     const std::string near = nearest(what, listed());
-    throw UsageError(fmt::format(
-        "'{}' cannot be listed; {}", what,
-        near.empty() ? "see tsdiag list --help." : fmt::format("did you mean {}?", near)));
+    throw UsageError(
+        fmt::format("'{}' cannot be listed; {}", what,
+                    near.empty() ? "see tsdiag list." : fmt::format("did you mean {}?", near)));
 }
 
 extern const CommandEntry list_command = {.name = "list",
                                           .about = "list the names that options accept",
                                           .examples = R"(Examples:
+  tsdiag list
   tsdiag list metrics
   tsdiag list random)",
                                           .make = made<ListCommand>,
