@@ -5,9 +5,12 @@
 
 #include <fstream>
 #include <regex>
+#include <set>
+#include <sstream>
 
 #include "support/places.hpp"
 #include "tsdiag/json.hpp"
+#include "tsdiag/table.hpp"
 
 namespace tsdiag::test {
 namespace {
@@ -579,6 +582,49 @@ TEST(List, EveryListHasMembers) {
     EXPECT_THAT(tsdiag(folder, {"list", "metrics"}).out, HasSubstr("t_sim"));
     EXPECT_THAT(tsdiag(folder, {"list", "figures"}).out, HasSubstr("tse.fig6"));
     EXPECT_THAT(tsdiag(folder, {"info"}).out, HasSubstr("device cpu"));
+}
+
+/// Names of metrics and curves in the tables of a result.
+std::set<std::string> names_of(const fs::path& result) {
+    std::set<std::string> names;
+    for (const MetricRow& row : read_metrics_csv(read_file(result / "metrics.csv"), "metrics.csv"))
+        names.insert(row.metric);
+    for (const CurveRow& row : read_curves_csv(read_file(result / "curves.csv"), "curves.csv"))
+        names.insert(row.curve);
+    return names;
+}
+
+TEST(List, OfMetricsHasWhatTablesOfEveryCommandHold) {
+    TemporaryDirectory folder;
+    write_file(folder / "a.csv", "step,grad_norm\n1,1\n2,2\n3,1.5\n4,1.2\n5,2.1\n6,1.7\n7,1.1\n");
+    write_file(folder / "b.csv", "step,grad_norm\n1,1\n2,3\n3,1.4\n4,1.9\n5,2.2\n6,1.6\n7,1.2\n");
+    const std::string moe = "random:mixtral-8x7b,layers=1,d=8,heads=2,vocab=9";
+    const std::vector<std::vector<std::string>> commands = {
+        {"probe", tiny, "--loss", "lm", "--tokens", "8", "--cross-check", "1", "--no-report"},
+        {"probe", moe, "--tokens", "8", "--no-report"},
+        {"train", "random:gpt2,layers=1,d=8,heads=2", "--data", "copy", "--tokens", "5", "--steps",
+         "2", "--probe-every", "1"},
+        {"probe", "1", "2", "--steps", "1,2", "--tokens", "8", "--no-report"},
+        {"gradients", "a.csv", "b.csv", "--no-report"}};
+    for (const char* step : {"1", "2"})
+        ASSERT_EQ(tsdiag(folder, {"init", tiny, "--seed", step, "-o", step}).code, 0);
+    std::istringstream lines(tsdiag(folder, {"list", "metrics"}).out);
+    std::set<std::string> listed;
+    for (std::string line; std::getline(lines, line);)
+        listed.insert(line.substr(0, line.find(' ')));
+    for (const std::vector<std::string>& words : commands) {
+        SCOPED_TRACE(testing::PrintToString(words));
+        const Finished done = tsdiag(folder, with(words, {"-o", "out", "--force"}));
+        ASSERT_EQ(done.code, 0) << done.err;
+        const std::set<std::string> names = names_of(folder / "out");
+        EXPECT_FALSE(names.empty());
+        for (const std::string& name : names) EXPECT_TRUE(listed.contains(name)) << name;
+        fs::remove_all(folder / "out");
+    }
+    // Tables of experiments have names of their own, which stand where the experiment does.
+    ASSERT_EQ(tsdiag(folder, {"figure", "tse.fig3", "--trials", "2", "-q"}).code, 0);
+    for (const std::string& name : names_of(folder / "figures/tse.fig3"))
+        EXPECT_THAT(lines.str(), HasSubstr(name));
 }
 
 TEST(List, AloneNamesTheLists) {

@@ -25,13 +25,27 @@ struct ListCommand final : Command {
 
 using Rows = std::vector<std::vector<std::string>>;
 
+/// What stands in the tables of every command, and which makes it.
 Rows list_metrics() {
-    Rows rows{{"name", "probe", "", "", "symbol", "meaning"}};
+    Rows rows{{"name", "made by", "", "", "symbol", "meaning"}};
+    const auto add = [&](std::string_view by, const Metric& m) {
+        rows.push_back({std::string(m.name), std::string(by), m.core ? "core" : "",
+                        m.of == Of::curve ? "curve" : "", std::string(m.symbol),
+                        std::string(m.definition)});
+    };
     for (const ProbeEntry* entry : probes())
-        for (const Metric& m : entry->metrics)
-            rows.push_back({std::string(m.name), std::string(entry->name), m.core ? "core" : "",
-                            m.of == Of::curve ? "curve" : "", std::string(m.symbol),
-                            std::string(m.definition)});
+        for (const Metric& m : entry->metrics) add(entry->name, m);
+    for (const Metric& m : series_metrics()) add("gradients", m);
+    for (const auto& [name, meaning] :
+         {std::pair{"loss",
+                    "L in nats, of each step on the batch, of evaluations on held-out data"},
+          {"accuracy", "share of held-out predictions that are right"},
+          {"predictions", "how many held-out predictions there are"},
+          {"rate", "learning rate of each step"}})
+        rows.push_back({name, "train", "", "column", "", meaning});
+    for (const ExperimentEntry* entry : experiments())
+        rows.push_back(
+            {std::string(entry->name), "figure", "", "table", "", std::string(entry->table)});
     return rows;
 }
 
