@@ -168,7 +168,8 @@ struct Claim {
 };
 /// The list, in the order of the papers.
 std::span<const Claim* const> claims();
-/// Names, or prefixes that end at a dot ("tse"), as claims in the order of the list; empty: all.
+/// Names, or prefixes ("tse", "tse.thm": `named_by`), as claims in the order of the list; empty:
+/// all.
 /// Throws `UsageError` with the nearest name.
 std::vector<const Claim*> resolve_claims(std::span<const std::string> words);
 

@@ -98,6 +98,9 @@ struct ExperimentEntry {
 std::span<const ExperimentEntry* const> experiments();
 /// Throws `UsageError` suggesting the nearest name.
 const ExperimentEntry& experiment(std::string_view name);
+/// Names, or prefixes ("tse", "poly.fig": `named_by`), each experiment once, in the order in which
+/// they are named; empty: all.  Throws as `experiment` does.
+std::vector<const ExperimentEntry*> resolve_experiments(std::span<const std::string> words);
 
 /// Measures.  The same options give the same table, bit for bit, on the same machine with any
 /// number of threads.  `run` of the result holds `experiment`, `seed`, `threads`, `setting`,

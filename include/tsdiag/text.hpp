@@ -46,6 +46,11 @@ std::string counted(std::size_t count, std::string_view noun);
 /// "0.021 %", "35 %", "100 %", of a share; two digits, or whole where there are more.
 std::string as_percent(double share);
 
+/// Those of `names` that `word` stands for, as their places: the one that equals it, else all that
+/// begin with it, where it is a paper ("tse") or has a dot ("tse.", "tse.thm").
+std::vector<std::size_t> named_by(std::string_view word,
+                                  const std::vector<std::string_view>& names);
+
 /// The nearest of `known` to `word` by edit distance, for "did you mean"; empty where more than a
 /// third of the word would change.
 template <class Range>

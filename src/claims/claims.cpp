@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
+#include <set>
 
 #include "tsdiag/claim.hpp"
 #include "tsdiag/error.hpp"
@@ -82,17 +82,14 @@ std::span<const Claim* const> claims() {
 
 namespace {
 
-/// "tse" and "tse." match every "tse.x".
-bool matches(const Claim& claim, std::string_view word) {
-    return claim.name == word ||
-           (claim.name.starts_with(word) &&
-            (word.ends_with('.') || claim.name.substr(word.size()).starts_with('.')));
+std::vector<std::string_view> claim_names() {
+    std::vector<std::string_view> names;
+    for (const Claim* claim : claims()) names.push_back(claim->name);
+    return names;
 }
 
-[[noreturn]] void unknown(const std::string& word) {
-    std::vector<std::string_view> known;
-    for (const Claim* claim : claims()) known.push_back(claim->name);
-    const std::string near = nearest(word, known);
+[[noreturn]] void refuse_claim(const std::string& word) {
+    const std::string near = nearest(word, claim_names());
     throw UsageError(fmt::format("unknown claim '{}'.{} See tsdiag check --list for the names.", word,
                                  near.empty() ? "" : fmt::format(" Did you mean '{}'?", near)));
 }
@@ -101,16 +98,16 @@ bool matches(const Claim& claim, std::string_view word) {
 
 std::vector<const Claim*> resolve_claims(std::span<const std::string> words) {
     const auto listed = claims();
-    for (const std::string& word : words)
-        if (std::ranges::none_of(listed, [&](const Claim* c) { return matches(*c, word); }))
-            unknown(word);
-    std::vector<const Claim*> chosen;
-    for (const Claim* claim : listed)
-        if (words.empty() || std::ranges::any_of(words, [&](const std::string& word) {
-                return matches(*claim, word);
-            }))
-            chosen.push_back(claim);
-    return chosen;
+    if (words.empty()) return {listed.begin(), listed.end()};
+    std::set<std::size_t> chosen;  // in the order of the list
+    for (const std::string& word : words) {
+        const std::vector<std::size_t> found = named_by(word, claim_names());
+        if (found.empty()) refuse_claim(word);
+        chosen.insert(found.begin(), found.end());
+    }
+    std::vector<const Claim*> out;
+    for (const std::size_t i : chosen) out.push_back(listed[i]);
+    return out;
 }
 
 }  // namespace tsdiag

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <omp.h>
 
+#include <algorithm>
 #include <array>
 
 #include "tsdiag/error.hpp"
@@ -70,6 +71,21 @@ const ExperimentEntry& experiment(std::string_view name) {
     throw UsageError(fmt::format(
         "'{}' is no figure; {}", name,
         near.empty() ? "see tsdiag figure --list." : fmt::format("did you mean {}?", near)));
+}
+
+std::vector<const ExperimentEntry*> resolve_experiments(std::span<const std::string> words) {
+    const auto listed = experiments();
+    if (words.empty()) return {listed.begin(), listed.end()};
+    std::vector<std::string_view> names;
+    for (const ExperimentEntry* entry : listed) names.push_back(entry->name);
+    std::vector<const ExperimentEntry*> out;
+    for (const std::string& word : words) {
+        const std::vector<std::size_t> found = named_by(word, names);
+        if (found.empty()) experiment(word);  // throws
+        for (const std::size_t i : found)
+            if (std::ranges::find(out, listed[i]) == out.end()) out.push_back(listed[i]);
+    }
+    return out;
 }
 
 RunResult perform(const ExperimentEntry& entry, const ExperimentOptions& options) {

@@ -32,6 +32,11 @@ TEST(Claims, AreFoundByNameOrPrefixOrSuggested) {
     EXPECT_FALSE(tse.empty());
     for (const Claim* c : tse) EXPECT_TRUE(c->name.starts_with("tse.")) << c->name;
     EXPECT_EQ(resolve_claims(std::vector<std::string>{"tse."}).size(), tse.size());
+    EXPECT_EQ(claim("tse.thm").name, "tse.thm2.6");
+    for (const Claim* c : resolve_claims(std::vector<std::string>{"devil.prop"}))
+        EXPECT_TRUE(c->name.starts_with("devil.prop")) << c->name;
+    // A name is itself alone, although tse.eq11 begins with it.
+    EXPECT_EQ(resolve_claims(std::vector<std::string>{"tse.eq1"}).size(), 1u);
     EXPECT_EQ(message([] { resolve_claims(std::vector<std::string>{"tse.lema2.4"}); }),
               "unknown claim 'tse.lema2.4'. Did you mean 'tse.lemma2.4'? See tsdiag check --list "
               "for the names.");

@@ -174,6 +174,33 @@ TEST(Figure, TakesAPrefix) {
     EXPECT_EQ(refused.code, 2);
     EXPECT_THAT(refused.err, HasSubstr("tse.fig1"));
     EXPECT_EQ(tsdiag(folder, {"figure", "tsee."}).code, 2);
+    const Finished done = tsdiag(folder, {"figure", "law.lam", "--trials", "2", "-o", "a"});
+    ASSERT_EQ(done.code, 0) << done.err;
+    EXPECT_THAT(names_in(folder / "a"), testing::ElementsAre("law.lambda2"));
+}
+
+TEST(Figure, ListsWhatIsNamed) {
+    TemporaryDirectory folder;
+    const std::string list = tsdiag(folder, {"figure", "law.", "--list"}).out;
+    EXPECT_THAT(list, HasSubstr("law.lambda2"));
+    EXPECT_THAT(list, Not(HasSubstr("tse.")));
+}
+
+TEST(Probe, OfALogOrATableNamesTheCommand) {
+    TemporaryDirectory folder;
+    write_file(folder / "log.csv", "step,grad_norm\n1,1\n");
+    std::filesystem::create_directory(folder / "result");
+    write_file(folder / "result/run.json", "{}");
+    write_file(folder / "result/metrics.csv", "model\n");
+    for (const char* command : {"probe", "inspect"})
+        for (const auto& [file, call] :
+             {std::pair{"log.csv", "is the log of a training: tsdiag gradients log.csv."},
+              {"result/metrics.csv", "is a table of a result: tsdiag report result."}}) {
+            const Finished found = tsdiag(folder, {command, file});
+            EXPECT_EQ(found.code, 2);
+            expect_one_sentence(found.err);
+            EXPECT_THAT(found.err, HasSubstr(call));
+        }
 }
 
 TEST(Probe, OfAResultSaysWhatItIs) {

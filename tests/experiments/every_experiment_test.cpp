@@ -235,6 +235,20 @@ TEST(ExperimentList, NamesAreUniqueAndANearMissIsSuggested) {
         UsageError);
 }
 
+TEST(ExperimentList, PrefixesStandForAllThatBeginSo) {
+    const auto names = [](const std::vector<std::string>& words) {
+        std::vector<std::string_view> out;
+        for (const ExperimentEntry* entry : resolve_experiments(words)) out.push_back(entry->name);
+        return out;
+    };
+    EXPECT_EQ(names({}).size(), experiments().size());
+    EXPECT_THAT(names({"tse.fig2", "devil.fig2", "devil.fig2b"}),
+                testing::ElementsAre("tse.fig2", "devil.fig2a", "devil.fig2b"));
+    EXPECT_EQ(names({"poly"}), names({"poly."}));
+    EXPECT_THROW(names({"pol"}), UsageError);
+    EXPECT_THROW(names({"tse.fig33"}), UsageError);
+}
+
 TEST(ExperimentList, TheDocumentIsWrittenFromIt) {
     const std::string file = test_data() + "/../../docs/experiments.md";
     if (std::getenv("TSDIAG_WRITE_DOCUMENTS")) std::ofstream(file) << experiments_markdown();

@@ -5,6 +5,7 @@
 
 #include "command.hpp"
 #include "json_outputs.hpp"
+#include "other_names.hpp"
 #include "result_files.hpp"
 #include "split.hpp"
 #include "summary.hpp"
@@ -210,7 +211,8 @@ std::vector<double> announced(const std::vector<const Claim*>& chosen,
 
 CheckCommand::CheckCommand(CLI::App& app) {
     CheckSettings& s = settings;
-    app.add_option("NAME", names, "claims, or prefixes such as tse (default: all)")->type_name("");
+    app.add_option("NAME", names, "claims, or prefixes such as tse or tse.thm (default: all)")
+        ->type_name("");
     app.add_flag("--list", list, "list names, statements, sources and sharp forms");
     app.add_flag("--markdown", markdown, "print docs/statements.md");
     const auto group = [](CLI::Option* option) { option->group("Examination"); };
@@ -247,6 +249,7 @@ CheckCommand::CheckCommand(CLI::App& app) {
 }
 
 int CheckCommand::run() const {
+    refuse_names_of_others("check", names);
     const std::vector<const Claim*> chosen = resolve_claims(names);
     if (list) {
         print_json("check", Json().set("claims", list_json(chosen)));

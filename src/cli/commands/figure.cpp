@@ -4,6 +4,7 @@
 
 #include "command.hpp"
 #include "json_outputs.hpp"
+#include "other_names.hpp"
 #include "result_files.hpp"
 #include "split.hpp"
 #include "terminal.hpp"
@@ -43,27 +44,12 @@ ExperimentScale parse_scale(const std::string& word) {
     throw UsageError(fmt::format("--scale: '{}' is not quick or paper.", word));
 }
 
-std::string list_text() {
+std::string list_text(const std::vector<const ExperimentEntry*>& all) {
     std::vector<std::vector<std::string>> rows;
-    for (const ExperimentEntry* entry : experiments())
+    for (const ExperimentEntry* entry : all)
         rows.push_back(
             {std::string(entry->name), std::string(entry->title), std::string(entry->source)});
     return aligned(rows, 3);
-}
-
-std::vector<const ExperimentEntry*> chosen(const FigureCommand& command) {
-    std::vector<const ExperimentEntry*> found;
-    for (const std::string& name : command.names) {
-        const std::string paper = name.ends_with('.') ? name : name + '.';  // all of "tse"
-        std::vector<const ExperimentEntry*> of_paper;
-        for (const ExperimentEntry* entry : experiments())
-            if (entry->name.starts_with(paper)) of_paper.push_back(entry);
-        if (of_paper.empty()) of_paper.push_back(&experiment(name));
-        for (const ExperimentEntry* entry : of_paper)
-            if (std::ranges::find(found, entry) == found.end()) found.push_back(entry);
-    }
-    if (found.empty()) found.assign(experiments().begin(), experiments().end());
-    return found;
 }
 
 bool has_key(const ExperimentEntry& entry, const std::string& name) {
@@ -224,14 +210,15 @@ FigureCommand::FigureCommand(CLI::App& app) {
 
 int FigureCommand::run() const {
     Json::Array output;
+    refuse_names_of_others("figure", names);
+    const std::vector<const ExperimentEntry*> all = resolve_experiments(names);
     if (list) {
-        for (const ExperimentEntry* entry : experiments()) output.push_back(head_json(*entry));
+        for (const ExperimentEntry* entry : all) output.push_back(head_json(*entry));
         print_json("figure", Json().set("figures", std::move(output)));
-        print(list_text());
+        print(list_text(all));
         return 0;
     }
     if (threads > 0) use_threads(threads);
-    const std::vector<const ExperimentEntry*> all = chosen(*this);
     if (!model.empty() &&
         std::ranges::none_of(all, [](const ExperimentEntry* e) { return e->takes_model; }))
         throw UsageError(fmt::format(

@@ -6,6 +6,7 @@
 
 #include "command.hpp"
 #include "json_outputs.hpp"
+#include "other_names.hpp"
 #include "terminal.hpp"
 #include "tsdiag/adapter.hpp"
 #include "tsdiag/error.hpp"
@@ -281,6 +282,7 @@ InspectCommand::InspectCommand(CLI::App& app) {
 
 int InspectCommand::run() const {
     const std::string& model = subject.model;
+    refuse_names_of_others("probe", {model});
     const bool is_random = model.starts_with("random:");
     std::optional<Subject> opened;
     std::string unknown;

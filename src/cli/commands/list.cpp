@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 #include <span>
 
@@ -191,6 +192,16 @@ const std::vector<List>& lists() {
     return all;
 }
 
+/// What else the members of a list are called, or the command that takes them.
+struct OtherWord {
+    std::string_view word, list;
+};
+constexpr OtherWord other_words[] = {{"check", "claims"},        {"statements", "claims"},
+                                     {"theorems", "claims"},     {"papers", "claims"},
+                                     {"experiments", "figures"}, {"models", "random"},
+                                     {"probe", "random"},        {"init", "random"},
+                                     {"devices", "backends"},    {"families", "architectures"}};
+
 std::vector<std::string> listed() {
     std::vector<std::string> names;
     for (const List& list : lists()) names.emplace_back(list.name);
@@ -226,10 +237,12 @@ int ListCommand::run() const {
                                     : aligned(rows, rows.empty() ? 0 : rows.front().size()));
             return 0;
         }
-    const std::string near = nearest(what, listed());
-    throw UsageError(
-        fmt::format("'{}' cannot be listed; {}", what,
-                    near.empty() ? "see tsdiag list." : fmt::format("did you mean {}?", near)));
+    const auto other = std::ranges::find(other_words, what, &OtherWord::word);
+    const std::string near =
+        other != std::end(other_words) ? std::string(other->list) : nearest(what, listed());
+    throw UsageError(fmt::format(
+        "'{}' cannot be listed; {}", what,
+        near.empty() ? "see tsdiag list." : fmt::format("did you mean tsdiag list {}?", near)));
 }
 
 extern const CommandEntry list_command = {.name = "list",

@@ -2,6 +2,7 @@
 
 #include "command.hpp"
 #include "json_outputs.hpp"
+#include "other_names.hpp"
 #include "probing.hpp"
 #include "result_files.hpp"
 #include "split.hpp"
@@ -91,6 +92,7 @@ ProbeCommand::ProbeCommand(CLI::App& app) {
 
 int ProbeCommand::run() const {
     if (probe.threads > 0) use_threads(probe.threads);
+    refuse_names_of_others("probe", probe.models);
     require_well_formed(probe.run);
     const std::string out =
         probe.out.empty() ? default_directory(named_by(probe.models)) : probe.out;

@@ -153,4 +153,17 @@ std::string counted(std::size_t count, std::string_view noun) {
     return count ? fmt::format("{} {}s", count, noun) : fmt::format("no {}s", noun);
 }
 
+std::vector<std::size_t> named_by(std::string_view word,
+                                  const std::vector<std::string_view>& names) {
+    const bool has_dot = word.find('.') != word.npos;
+    std::vector<std::size_t> found;
+    for (std::size_t i = 0; i < names.size(); ++i) {
+        if (names[i] == word) return {i};
+        if (names[i].starts_with(word) &&
+            (has_dot || names[i].substr(word.size()).starts_with('.')))
+            found.push_back(i);
+    }
+    return found;
+}
+
 }  // namespace tsdiag
