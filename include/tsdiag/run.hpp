@@ -31,16 +31,16 @@ namespace tsdiag {
 
 /// The model to be diagnosed, and settings that its file lacks.
 struct SubjectOptions {
-    std::string model;           ///< a path, or `random:NAME[,key=value...]`
-    std::string config;          ///< path of a config.json; empty: the one beside the weights
+    std::string model;   ///< a path, a name (`local_model`), or `random:NAME[,key=value...]`
+    std::string config;  ///< path of a config.json; empty: the one beside the weights
     std::optional<Index> heads;  ///< of the model, where it cannot be inferred
     std::optional<Index> width;  ///< of the model, to accept a pruned file
     Index memory_tokens = 0;     ///< ModelSpec::memory_tokens; 0: as the model says
     /// Tensors and keys of the configuration to be treated as absent (DetectOptions).
     std::vector<std::string> ignore = {};
     std::string map = {};      ///< path of a map of names (apply_map); empty: those of the file
-    std::string adapter = {};  ///< path of an adapter that changes the model (apply_adapter)
-    std::string base = {};     ///< path of the model, where `model` is an adapter
+    std::string adapter = {};  ///< path or name of an adapter that changes it (apply_adapter)
+    std::string base = {};     ///< path or name of the model, where `model` is an adapter
 };
 
 /// The resolved model argument.
@@ -65,6 +65,12 @@ std::string_view name(Subject::Kind kind);  ///< "checkpoint", "random", "trace"
 /// Opens and detects; reads no weights.  Throws `FormatError` for an unrecognised file,
 /// `UsageError` for an unknown random model or a size that must be given.
 Subject open_subject(const SubjectOptions& options);
+
+/// The path of a model that the user named: `name` where that exists, or is drawn; else the folder
+/// in the cache of the Hub of a model of that name (`bert-base-uncased`, `google/bert`), at its
+/// branch `main`; else `name`.  The cache is where huggingface_hub has it (HF_HUB_CACHE, HF_HOME);
+/// nothing is downloaded.
+std::string local_model(const std::string& name);
 
 /// open_checkpoint of a path that the user gave: an unsupported format is a `FormatError`.
 std::unique_ptr<Checkpoint> open_file(const std::string& path);

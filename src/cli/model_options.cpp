@@ -87,7 +87,8 @@ void add_subject_options(CLI::App& app, SubjectOptions& subject) {
 
 void add_subject(CLI::App& app, SubjectOptions& subject) {
     app.add_option("MODEL", subject.model,
-                   "Hugging Face directory, checkpoint, trace, or\nrandom:NAME[,key=value...]")
+                   "Hugging Face directory, its name in the Hub's cache,\ncheckpoint, trace, or "
+                   "random:NAME[,key=value...]")
         ->required()
         ->type_name("");
     add_subject_options(app, subject);

@@ -10,6 +10,7 @@
 #include "tsdiag/experiment.hpp"
 #include "tsdiag/metric.hpp"
 #include "tsdiag/report.hpp"
+#include "tsdiag/run.hpp"
 #include "tsdiag/text.hpp"
 
 namespace tsdiag::cli {
@@ -59,7 +60,7 @@ bool is_log(const std::string& word) {
 
 bool is_model(const std::string& word) {
     std::error_code failed;
-    return word.starts_with("random:") || (fs::exists(word, failed) && !is_log(word));
+    return word.starts_with("random:") || (fs::exists(local_model(word), failed) && !is_log(word));
 }
 
 /// What a word may be: one that is several things is the first of them.

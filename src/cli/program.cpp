@@ -76,6 +76,7 @@ std::vector<std::filesystem::path> inputs_of(const CLI::App& app) {
                 name.erase(0, name.find(':') + 1);  // of text:FILE
             while (kind == "RESULT" && !name.empty() && !std::filesystem::exists(name, failed))
                 name.resize(name.find_last_of("@:") == name.npos ? 0 : name.find_last_of("@:"));
+            if (kind == "MODEL") name = local_model(name);
             if (!name.empty() && std::filesystem::exists(name, failed)) found.emplace_back(name);
         }
     }

@@ -12,6 +12,7 @@
 #include "tsdiag/checkpoint_series.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/output.hpp"
+#include "tsdiag/run.hpp"
 #include "tsdiag/text.hpp"
 #include "version.hpp"
 
@@ -75,7 +76,7 @@ std::string computed_by(const Participation::Computed& computed) {
 }  // namespace
 
 std::string model_digest(const std::string& argument) {
-    return named_digest(argument, contents_digest);
+    return named_digest(local_model(argument), contents_digest);
 }
 std::string data_digest(const std::string& argument) {
     return named_digest(argument, folder_digest);

@@ -125,7 +125,32 @@ AdapterFiles adapter_at(const std::string& path) {
 
 }  // namespace
 
-AdaptedModel adapted_model(const SubjectOptions& options) {
+std::string local_model(const std::string& name) {
+    std::error_code failed;
+    // TensorFlow names a checkpoint by its prefix.
+    if (name.starts_with("random:") || fs::exists(name, failed) ||
+        fs::exists(name + ".index", failed))
+        return name;
+    const fs::path cached = in_cache(name, Json());
+    return cached.empty() ? name : cached.string();
+}
+
+bool may_be_of_hub(const std::string& name) {
+    static constexpr std::string_view endings[] = {
+        ".bin", ".ckpt", ".csv",  ".gguf", ".h5",  ".index",       ".json", ".msgpack",
+        ".npy", ".npz",  ".onnx", ".pt",   ".pth", ".safetensors", ".txt",  ".zip"};
+    const fs::path path = name;
+    std::error_code failed;
+    return !name_in_cache(name).empty() && path.has_filename() &&
+           std::ranges::find(endings, path.extension().string()) == std::end(endings) &&
+           !(path.has_parent_path() && fs::exists(path.parent_path(), failed));
+}
+
+AdaptedModel adapted_model(const SubjectOptions& given) {
+    SubjectOptions options = given;
+    options.model = local_model(given.model);
+    if (!given.adapter.empty()) options.adapter = local_model(given.adapter);
+    if (!given.base.empty()) options.base = local_model(given.base);
     std::error_code failed;
     const bool named = !options.adapter.empty();
     const std::optional<AdapterFiles> own = adapter_files(options.model);

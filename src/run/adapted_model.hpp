@@ -22,6 +22,9 @@ struct AdaptedModel {
 /// each other.
 AdaptedModel adapted_model(const SubjectOptions& options);
 
+/// Could `name`, which is no path, be that of a model of the Hub?
+bool may_be_of_hub(const std::string& name);
+
 /// Where what lies beside the model (a tokenizer, a preprocessor) is looked for: where the adapter
 /// is, if one is applied, then where the model is.
 std::vector<std::filesystem::path> places_beside(const SubjectOptions& options);

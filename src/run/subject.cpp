@@ -198,10 +198,16 @@ Subject open_random(const SubjectOptions& options) {
         for (const std::string_view known : entry->random_names())
             if (model.starts_with(known) && known.size() > like.size()) like = known;
     }
-    throw FormatError(fmt::format(
-        "{}: no such file or directory; expected a local path of a checkpoint, or {}.", model,
-        like.empty() ? std::string("random:NAME (tsdiag list random)")
-                     : fmt::format("random:{} for a random model", like)));
+    const std::string drawn = like.empty() ? std::string("random:NAME (tsdiag list random)")
+                                           : fmt::format("random:{} for a random model", like);
+    if (may_be_of_hub(model))
+        throw FormatError(fmt::format(
+            "{}: no such file or directory, and no such model in the cache of the Hub; "
+            "download it with `hf download {}`, or pass the path of a checkpoint, or {}.",
+            model, model, drawn));
+    throw FormatError(
+        fmt::format("{}: no such file or directory; expected a local path of a checkpoint, or {}.",
+                    model, drawn));
 }
 
 /// The file of `subject` under the names of a map, which the report tells.
@@ -235,7 +241,8 @@ std::string_view name(Subject::Kind kind) {
     return "trace";
 }
 
-std::unique_ptr<Checkpoint> open_file(const std::string& path) {
+std::unique_ptr<Checkpoint> open_file(const std::string& given) {
+    const std::string path = local_model(given);
     std::error_code failed;
     if (!fs::exists(path, failed)) {
         const std::string index = path + ".index";  // TensorFlow names a checkpoint by its prefix
@@ -259,6 +266,8 @@ Subject open_subject(const SubjectOptions& given) {
     SubjectOptions options = given;
     options.model = adapted.model.string();
     std::unique_ptr<Checkpoint> file = open_file(options.model);
+    if (!adapted.adapter && options.model != given.model)
+        subject.notes.push_back(fmt::format("model in the cache of the Hub: {}", options.model));
     if (is_trace(*file)) {
         const bool has_adapter = adapted.adapter && !adapted.adapter->weights.empty();
         if (describes_a_file(options) || has_adapter)

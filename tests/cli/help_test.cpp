@@ -203,6 +203,34 @@ TEST(Probe, OfALogOrATableNamesTheCommand) {
         }
 }
 
+TEST(Probe, FindsAModelOfTheHubInItsCache) {
+    TemporaryDirectory folder;
+    const std::filesystem::path cache =
+        std::filesystem::path(folder.path()) / "home/hub/models--someone--tiny-1.5";
+    std::filesystem::create_directories(cache / "refs");
+    write_file(cache / "refs/main", "0123abc");
+    ASSERT_EQ(tsdiag(folder, {"init", "random:gpt2,layers=1,d=8,heads=2,vocab=9,tokens=8", "-o",
+                              (cache / "snapshots/0123abc").string()})
+                  .code,
+              0);
+    const auto run = [&](std::vector<std::string> words) {
+        return tsdiag(folder, std::move(words),
+                      {"HF_HOME=" + (folder / "home"), "HF_HUB_CACHE=", "HUGGINGFACE_HUB_CACHE="});
+    };
+    const Finished found = run({"probe", "someone/tiny-1.5", "--tokens", "4", "--no-report"});
+    ASSERT_EQ(found.code, 0) << found.err;
+    const std::string run_json = read_file(folder / "tiny-1.5.tsdiag/run.json");
+    EXPECT_THAT(run_json, HasSubstr("model in the cache of the Hub: " + cache.string()));
+    EXPECT_THAT(run({"inspect", "someone/tiny-1.5"}).out, HasSubstr("h.0.attn.c_attn.weight"));
+    for (const char* command : {"probe", "inspect"}) {
+        const Finished absent = run({command, "someone/other"});
+        EXPECT_EQ(absent.code, 1);
+        expect_one_sentence(absent.err);
+        EXPECT_THAT(absent.err, HasSubstr("`hf download someone/other`"));
+        EXPECT_THAT(run({command, "none.pt"}).err, Not(HasSubstr("Hub")));  // a file's name
+    }
+}
+
 TEST(Probe, OfAResultSaysWhatItIs) {
     TemporaryDirectory folder;
     ASSERT_EQ(

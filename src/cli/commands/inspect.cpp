@@ -308,7 +308,7 @@ int InspectCommand::run() const {
     if (opened) json.set("model", model_json(*opened));
     const bool mappable = !unknown.empty() && file && subject.map.empty() &&
                           !file->names().empty() && !file->format().starts_with("gguf") &&
-                          !adapter_files(model);
+                          !adapter_files(local_model(model));
     const std::string draft = mappable ? draft_map(*unwrap(open_file(model), nullptr)) : "";
     if (!unknown.empty()) json.set("unknown", unknown);
     if (!draft.empty()) json.set("draft", draft);

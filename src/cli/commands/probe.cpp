@@ -60,7 +60,8 @@ std::string default_directory(const std::string& model) {
     } else {
         fs::path path = fs::path(model).lexically_normal();
         if (!path.has_filename()) path = path.parent_path();
-        name = (fs::is_directory(path) ? fs::absolute(path).filename() : path.stem()).string();
+        name = (fs::is_directory(local_model(model)) ? fs::absolute(path).filename() : path.stem())
+                   .string();
     }
     return (name.empty() || name == "." || name == ".." ? "model" : name) + ".tsdiag";
 }
@@ -74,8 +75,9 @@ ProbeOptions with_held_out(ProbeOptions probe) {
 
 ProbeCommand::ProbeCommand(CLI::App& app) {
     app.add_option("MODEL", probe.models,
-                   "Hugging Face directory, checkpoint, trace,\nrandom:NAME[,key=value...]; "
-                   "several checkpoints\nof one training, or a directory of them")
+                   "Hugging Face directory, its name in the Hub's cache,\ncheckpoint, trace, "
+                   "random:NAME[,key=value...];\nseveral checkpoints of one training, or a "
+                   "directory of them")
         ->required()
         ->type_name("");
     add_subject_options(app, probe.run.subject);
