@@ -7,6 +7,7 @@
 #include "result_files.hpp"
 #include "terminal.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/text.hpp"
 
 namespace tsdiag::cli {
 namespace {
@@ -177,6 +178,18 @@ void print_json(std::string_view command, const Json& body, bool line) {
     whole.set("output", std::string(command)).set("version", json_version);
     for (const auto& [key, value] : body.object()) whole.set(key, value);
     print_document(whole.dump(line ? -1 : 2) + "\n");
+}
+
+void tell(const Failure& failure) {
+    if (failure.message.empty()) return;
+    say(fmt::format("tsdiag: {}", printable(failure.message)));
+    if (!prints_json()) return;
+    try {
+        Json whole = described(RunRecord());
+        whole.set("version", json_version).set("error", visible(failure.message));
+        print_document(whole.set("exit_code", failure.code).dump(-1) + "\n");
+    } catch (...) {  // nobody reads standard output, or it is full: the sentence was told
+    }
 }
 
 void print_json_list(std::string_view command, Json::Array all) {

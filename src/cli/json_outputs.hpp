@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "failure.hpp"
 #include "tsdiag/json.hpp"
 
 /// What the commands print with --json.
@@ -28,6 +29,8 @@ constexpr int json_version = 1;  ///< raised where a key changes its meaning or 
 
 /// With --json, prints the object of a command; else nothing.  `line`: without line breaks.
 void print_json(std::string_view command, const Json& body, bool line = false);
+/// The sentence of a failure, if it has one, on standard error; with --json as an object, too.
+void tell(const Failure& failure);
 /// With --json, prints the list of objects of a command, without a head; else nothing.
 void print_json_list(std::string_view command, Json::Array all);
 

@@ -1,4 +1,3 @@
-#include <fmt/format.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 
 #include "failure.hpp"
 #include "interruption.hpp"
+#include "json_outputs.hpp"
 #include "program.hpp"
 #include "ranks.hpp"
 #include "terminal.hpp"
@@ -20,14 +20,21 @@
 namespace tsdiag::cli {
 namespace {
 
+/// Of words that may be wrong.
+bool ask_for_json(const std::vector<std::string>& words) {
+    return std::ranges::find(words, "--json") != words.end();
+}
+
 int run_program(const std::optional<Launcher>& started, int argc, const char* const* argv) {
+    const std::vector<std::string> words{argv + std::min(argc, 1), argv + argc};
     std::optional<Program> program;
     Failure failure;
     try {
         try {
-            program.emplace(std::vector<std::string>{argv + std::min(argc, 1), argv + argc});
+            program.emplace(words);
             if (program->json()) print_json_only();
         } catch (...) {
+            if (ask_for_json(words)) print_json_only();
             if (!started) throw;
             failure = current_failure();  // the ranks fail together
         }
@@ -40,7 +47,7 @@ int run_program(const std::optional<Launcher>& started, int argc, const char* co
     } catch (...) {
         if (failure.code == done) failure = current_failure();
         ignore_interruptions();
-        if (!failure.message.empty()) say(fmt::format("tsdiag: {}", printable(failure.message)));
+        tell(failure);
         // Ranks that do not know of each other: the launcher ends all with the first that fails, so
         // that the one that speaks is to come first.
         if (started && started->rank > 0) std::this_thread::sleep_for(std::chrono::seconds(5));

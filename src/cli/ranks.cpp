@@ -11,6 +11,7 @@
 
 #include "command.hpp"
 #include "interruption.hpp"
+#include "json_outputs.hpp"
 #include "split.hpp"
 #include "terminal.hpp"
 #include "threads.hpp"
@@ -153,8 +154,7 @@ int run_ranks(const Launcher& launcher, Command* command, const Failure& unread)
     if (succeeds() && first) failure = conclude(*command, code);
     if (failure.code != done) code = failure.code;
     ignore_interruptions();  // the launcher ends all ranks with the first
-    if (first && !failure.message.empty())
-        say(fmt::format("tsdiag: {}", printable(failure.message)));
+    if (first) tell(failure);
     return std::stoi(ranks.gather(std::to_string(code)).front());
 }
 

@@ -185,10 +185,24 @@ TEST(JsonOutput, HasTheNumbersOfTheText) {
     const Json& one = printed["figures"].array().front();
     EXPECT_TRUE(fs::exists(folder / (one["out"].string() + "/report.html")));
     EXPECT_FALSE(one["comparisons"].array().empty());
-    const Finished failed = tsdiag(folder, {"inspect", "absent", "--json"});
-    EXPECT_EQ(failed.code, 1);
-    EXPECT_EQ(failed.out, "");
-    expect_one_sentence(failed.err);
+}
+
+TEST(JsonOutput, OfAFailureHasItsSentence) {
+    const TemporaryDirectory folder;
+    for (const std::vector<std::string>& words :
+         std::vector<std::vector<std::string>>{{"inspect", "absent.pt", "--json"},
+                                               {"probe", post_norm, "--json", "--tokens", "many"},
+                                               {"prob", "--json"},
+                                               {"compare", "absent", "nowhere", "--json"}}) {
+        SCOPED_TRACE(words.front());
+        const Finished failed = tsdiag(folder, words);
+        expect_one_sentence(failed.err);
+        const Json printed = Json::parse(failed.out, "stdout");
+        EXPECT_EQ("tsdiag: " + printed["error"].string() + "\n", failed.err);
+        EXPECT_EQ(printed["exit_code"].integer(), failed.code);
+        EXPECT_NE(failed.code, 0);
+        for (const char* key : {"tsdiag", "command", "version"}) EXPECT_TRUE(printed.contains(key));
+    }
 }
 
 }  // namespace
