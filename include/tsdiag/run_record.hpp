@@ -174,6 +174,14 @@ class RunRecord {
         std::optional<Index> refresh = {};  ///< seconds after which the page is read again
     };
 
+    /// A sentence of the verdict.
+    struct Found {
+        std::string level = {};  ///< "good", "note" or "warning"
+        std::string text = {};
+        std::string figure = {};  ///< that shows it; may be empty
+        bool headline = false;
+    };
+
     RunRecord() = default;
     /// Implicit: a description is one, whoever has parsed or made it.
     RunRecord(const Json& json);
@@ -197,6 +205,7 @@ class RunRecord {
     Json schema = {}, solver = {}, fast = {};
     std::map<std::string, std::string> definitions = {};  ///< of each metric of `schema`
     std::vector<std::string> shortages = {}, warnings = {};
+    std::vector<Found> findings = {};  ///< headlines first
     /// Name and SHA-256 of each table; none: the description names no tables.
     std::optional<std::vector<std::pair<std::string, std::string>>> tables = {};
 

@@ -17,6 +17,7 @@ const JsonKey findings_key{
     "findings", "list",
     "of the verdict, the headline first: `level`, `text`, `figure`, `headline`"};
 const JsonKey warnings_key{"warnings", "list", "texts"};
+const JsonKey files_key{"files", "list", "the names of the files in it"};
 const JsonKey text_key{"text", "text", "what is printed without --json"};
 
 /// Of `what`: is it of the type that a key declares?
@@ -57,7 +58,11 @@ std::span<const JsonOutput> json_outputs() {
          {out_key,
           {"checkpoints", "integer or null", "how many of a training; null: a single model"},
           findings_key,
-          warnings_key}},
+          {"layers", "list",
+           "of a single model, for each `layer` the numbers that are printed without --json",
+           false},
+          warnings_key,
+          files_key}},
         {"watch",
          "an object per line, whenever something is new",
          {out_key,
@@ -72,14 +77,15 @@ std::span<const JsonOutput> json_outputs() {
          {{"figures", "list",
            "`name`, `title`, `source`; with numbers `out`, `seconds`, `outcome` and "
            "`comparisons`, each `what`, `measured`, `stderr`, `expected`, `count`, `says`, "
-           "`judgement`"}}},
-        {"train", "an object", {out_key, findings_key}},
+           "`judgement`, and `files`"}}},
+        {"train", "an object", {out_key, findings_key, files_key}},
         {"gradients",
          "an object",
          {out_key,
           {"series", "list",
            "`log`, `series`, `grad_rsd`, `low`, `high`, `stderr`, `mean`, `count`"},
-          findings_key}},
+          findings_key,
+          files_key}},
         {"inspect",
          "an object",
          {{"argument", "text", "MODEL as it was given"},
@@ -116,7 +122,7 @@ std::span<const JsonOutput> json_outputs() {
         {"info",
          "an object",
          {{"facts", "object", "version, commit, compiler, processor, devices, ... as texts"}}},
-        {"report", "an object", {out_key, warnings_key}},
+        {"report", "an object", {out_key, warnings_key, files_key}},
         {"plot",
          "an object",
          {{"figures", "list", "without FIGURE: `name`, `title` and `panels` of each", false},
@@ -148,7 +154,9 @@ std::span<const JsonOutput> json_outputs() {
           {"seed", "integer", "without --list, as the others", false},
           {"confidence", "number", "", false},
           {"distribution", "text", "", false},
-          {"out", "text or null", "the folder that was written", false}}},
+          {"findings", "list", "the headline, as of `probe`", false},
+          {"out", "text or null", "the folder that was written", false},
+          {"files", "list", "the names of the files in it", false}}},
         {"merge", "what the merged command prints", {}},
         {"status",
          "a list of objects",

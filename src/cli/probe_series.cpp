@@ -137,6 +137,8 @@ int run_series(const ProbeOptions& probe, const std::string& out) {
     const Table& table = result.table;
     for (const SeriesPart& part : done) result.table.append(part.metrics, part.curves);
     result.run = series_run(series, done, table);
+    const std::vector<Finding> findings = series_verdict(table, result.run);
+    result.run = with_findings(result.run, findings);
     ResultWriter::Draw draw;
     if (!probe.no_report)
         draw = [&](const fs::path& folder) {
@@ -144,14 +146,14 @@ int run_series(const ProbeOptions& probe, const std::string& out) {
         };
     writer.write(result, draw, probe.quiet);
     const RunRecord run = result.run;
-    const std::vector<Finding> findings = series_verdict(table, run);
     job.finish_result(probe.quiet);
     Json::Array warnings(run.warnings.begin(), run.warnings.end());
     print_json("probe", Json()
                             .set("out", out)
                             .set("checkpoints", std::ssize(done))
                             .set("findings", findings_json(findings))
-                            .set("warnings", std::move(warnings)));
+                            .set("warnings", std::move(warnings))
+                            .set("files", files_json(out)));
     if (probe.quiet) return 0;
     const auto kept = std::ranges::count_if(done, &SeriesPart::kept);
     print(fmt::format("{} checkpoints, {} {} to {}{}\n", done.size(), series.unit,

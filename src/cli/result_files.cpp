@@ -118,6 +118,11 @@ void ResultWriter::write(RunResult& result, const Draw& draw, bool quiet) {
     commit(result.run);
 }
 
+Json files_json(const fs::path& folder) {
+    const std::vector<std::string> names = Manifest::of(folder).names(folder);
+    return Json::Array(names.begin(), names.end());
+}
+
 void print_place(const fs::path& out, bool has_page) {
     const fs::path made = out / (has_page ? "report.html" : "metrics.csv");
     print(fmt::format("\n{}\n", styled(printable(made.string()), Style::bold)));

@@ -47,6 +47,8 @@ class ResultWriter {
   private:
     OutputFolder folder_;
 };
+/// The names of the files that were written into a folder, as `files` of --json.
+Json files_json(const std::filesystem::path& folder);
 /// Where the reader begins.
 void print_place(const std::filesystem::path& out, bool has_page);
 

@@ -123,16 +123,37 @@ std::string findings_text(const std::vector<Finding>& findings, bool verbose) {
     return text;
 }
 
-Json findings_json(const std::vector<Finding>& findings) {
-    Json::Array all;
+Json with_findings(RunRecord run, const std::vector<Finding>& findings) {
+    run.findings.clear();
     for (const Finding& finding : findings) {
         const bool warns = finding.level == Finding::Level::warning;
-        Json one;
-        one.set("level", warns                                   ? "warning"
-                         : finding.level == Finding::Level::good ? "good"
-                                                                 : "note");
-        one.set("text", finding.text).set("figure", finding.figure);
-        all.push_back(one.set("headline", finding.headline));
+        run.findings.push_back({.level = warns                                   ? "warning"
+                                         : finding.level == Finding::Level::good ? "good"
+                                                                                 : "note",
+                                .text = finding.text,
+                                .figure = finding.figure,
+                                .headline = finding.headline});
+    }
+    return run.json();
+}
+
+Json findings_json(const std::vector<Finding>& findings) {
+    if (findings.empty()) return Json::Array();
+    return with_findings({}, findings)["findings"];
+}
+
+Json layers_json(const RunResult& result) {
+    const TableView view(result.table);
+    const std::string model = view.models().empty() ? "" : view.models().front();
+    const Index layers = RunRecord(result.run).model.layers.value_or(0);
+    Json::Array all;
+    for (Index layer = 0; layer < layers; ++layer) all.push_back(Json().set("layer", layer));
+    for (const Metric* metric : metrics()) {
+        if (!has(metric->show, Show::terminal)) continue;
+        for (const auto& [layer, at] :
+             view.depth(model, metric->name, view.stage_of(model, *metric)))
+            if (layer >= 0 && layer < layers && at.value)
+                all[std::size_t(layer)].set(std::string(metric->name), *at.value);
     }
     return all;
 }

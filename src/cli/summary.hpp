@@ -14,6 +14,10 @@ std::string summary(const RunResult& result, bool verbose);
 std::string costs(const Profile& profile);
 /// Headlines, then at most five other findings, or all of them.
 std::string findings_text(const std::vector<Finding>& findings, bool verbose);
+/// The description of a run with its verdict, as `findings` of run.json.
+Json with_findings(RunRecord run, const std::vector<Finding>& findings);
+/// The numbers of each layer that `summary` prints, as `layers` of --json.
+Json layers_json(const RunResult& result);
 /// All findings, as `findings` of --json: a list of objects.
 Json findings_json(const std::vector<Finding>& findings);
 

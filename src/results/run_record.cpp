@@ -119,6 +119,11 @@ void fields(auto& io, Is<RunRecord::Watch> auto& watch) {
     io.key("refresh", watch.refresh);
 }
 
+void fields(auto& io, Is<RunRecord::Found> auto& found) {
+    io.key("level", found.level).key("text", found.text).key("figure", found.figure);
+    io.key("headline", found.headline);
+}
+
 void fields(auto& io, Is<RunRecord> auto& run) {
     const bool figure = !run.experiment.empty();  // which has the device behind the phases
     // What measures says that there are no warnings.
@@ -145,7 +150,7 @@ void fields(auto& io, Is<RunRecord> auto& run) {
     io.some("shortages", run.shortages).some("phases", run.phases);
     if (figure) device();
     io.some("runs", run.runs).key("warnings", run.warnings, measured || !run.warnings.empty());
-    io.some("digest", run.digest).some("series", run.series);
+    io.some("findings", run.findings).some("digest", run.digest).some("series", run.series);
     io.key("unit", run.unit, run.checkpoints.has_value()).some("checkpoints", run.checkpoints);
     io.key("changes", run.changes, run.checkpoints.has_value()).some("watch", run.watch);
     io.some("claims", run.claims).some("tables", run.tables);

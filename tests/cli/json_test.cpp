@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <map>
+#include <set>
 #include <sstream>
 
 #include "program.hpp"
@@ -185,6 +186,34 @@ TEST(JsonOutput, HasTheNumbersOfTheText) {
     const Json& one = printed["figures"].array().front();
     EXPECT_TRUE(fs::exists(folder / (one["out"].string() + "/report.html")));
     EXPECT_FALSE(one["comparisons"].array().empty());
+}
+
+/// What is printed, and what run.json keeps, is what the terminal shows.
+TEST(JsonOutput, HasTheVerdictNumbersAndFilesOfAResult) {
+    const TemporaryDirectory folder;
+    const Finished done =
+        tsdiag(folder, {"probe", post_norm, "--tokens", "4", "--json", "-o", "a"});
+    ASSERT_EQ(done.code, 0) << done.err;
+    const Json printed = Json::parse(done.out, "probe");
+    const auto kept = [&](const std::string& result) {
+        return Json::parse(read_file(folder / (result + "/run.json")), "run.json")["findings"];
+    };
+    EXPECT_FALSE(printed["findings"].array().empty());
+    EXPECT_EQ(kept("a").dump(), printed["findings"].dump());
+    ASSERT_EQ(printed["layers"].array().size(), 1u);
+    EXPECT_TRUE(printed["layers"].array().front()["t_sim"].is_number());
+    std::set<std::string> files;
+    for (const Json& one : printed["files"].array()) {
+        EXPECT_TRUE(fs::exists(folder / ("a/" + one.string()))) << one.string();
+        files.insert(one.string());
+    }
+    for (const char* file : {"metrics.csv", "report.html", "run.json"})
+        EXPECT_TRUE(files.contains(file)) << file;
+    const Finished figure =
+        tsdiag(folder, {"figure", "law.lambda2", "--trials", "2", "--json", "-o", "b"});
+    ASSERT_EQ(figure.code, 0) << figure.err;
+    EXPECT_EQ(kept("b/law.lambda2").array().front()["text"].string(),
+              Json::parse(figure.out, "figure")["figures"].array().front()["outcome"].string());
 }
 
 TEST(JsonOutput, OfAFailureHasItsSentence) {

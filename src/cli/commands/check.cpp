@@ -308,8 +308,10 @@ int CheckCommand::run() const {
     }
     if (job) job->finish_result(quiet);
     if (prints_json())
-        print_json("check",
-                   claims_json(examined, settings).set("out", directory ? Json(out) : Json()));
+        print_json("check", claims_json(examined, settings)
+                                .set("out", directory ? Json(out) : Json())
+                                .set("findings", findings_json({claims_headline(examined)}))
+                                .set("files", directory ? files_json(out) : Json(Json::Array())));
     if (!quiet) {
         print(result_table(examined) + findings_text({claims_headline(examined)}, false) +
               remarks(examined) + "\n" + wrapped(legend, terminal_width(), 0) + "\n");

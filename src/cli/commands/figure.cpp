@@ -7,6 +7,7 @@
 #include "other_names.hpp"
 #include "result_files.hpp"
 #include "split.hpp"
+#include "summary.hpp"
 #include "terminal.hpp"
 #include "threads.hpp"
 #include "tsdiag/checkpoint.hpp"
@@ -148,6 +149,7 @@ Json make(const FigureCommand& command, const ExperimentEntry& entry, Experiment
     bar.clear();
     result.run = described(result.run);
     const Study page = study(entry, result, options);
+    result.run = with_findings(result.run, {{.text = page.outcome, .headline = true}});
     writer.write(
         result,
         [&](const fs::path& folder) {
@@ -159,6 +161,7 @@ Json make(const FigureCommand& command, const ExperimentEntry& entry, Experiment
     Json output = head_json(entry);
     output.set("out", result_folder).set("seconds", seconds);
     output.set("outcome", page.outcome).set("comparisons", comparisons_json(page));
+    output.set("files", files_json(result_folder));
     if (command.quiet) return output;
     const fs::path made = fs::path(command.out) / entry.name / "report.html";
     print(fmt::format("{}  {} ({:.1f} s)\n", styled(std::string(entry.name), Style::bold),

@@ -121,7 +121,8 @@ int GradientsCommand::run() const {
         for (LoggedSeries& one : read_training_log(file, log)) all.push_back(std::move(one));
     LogSummary summary = summarise_logs(all, dispersion);
     summary.run.settings.all = described_settings(*this);
-    RunResult result{summary.table, described(summary.run)};
+    const std::vector<Finding> findings = log_verdict(summary.table, summary.run);
+    RunResult result{summary.table, with_findings(described(summary.run), findings)};
     const Json& run = result.run;
     ResultWriter::Draw draw;
     if (!no_report)
@@ -132,10 +133,11 @@ int GradientsCommand::run() const {
     print_json("gradients", Json()
                                 .set("out", out)
                                 .set("series", series_json(summary))
-                                .set("findings", findings_json(log_verdict(summary.table, run))));
+                                .set("findings", findings_json(findings))
+                                .set("files", files_json(out)));
     if (quiet) return 0;
     print(table_of(summary) + "\n");
-    for (const Finding& finding : log_verdict(summary.table, run)) {
+    for (const Finding& finding : findings) {
         const bool warns = finding.level == Finding::Level::warning;
         print(styled(warns ? "! " : "- ", warns ? Style::warning : Style::plain) +
               wrapped(printable(finding.text), terminal_width(), 2) + "\n");

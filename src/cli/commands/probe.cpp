@@ -145,6 +145,8 @@ int ProbeCommand::run() const {
     }
     if (profile)
         write_atomically(writer->folder() / "profile.json", profile->trace().dump() + "\n");
+    const std::vector<Finding> findings = verdict(result.table, result.run);
+    result.run = with_findings(result.run, findings);
     writer->commit(result.run);
     job.finish_result(probe.quiet);
     const RunRecord run = result.run;
@@ -152,8 +154,10 @@ int ProbeCommand::run() const {
     print_json("probe", Json()
                             .set("out", out)
                             .set("checkpoints", Json())
-                            .set("findings", findings_json(verdict(result.table, run)))
-                            .set("warnings", std::move(warnings)));
+                            .set("findings", findings_json(findings))
+                            .set("layers", layers_json(result))
+                            .set("warnings", std::move(warnings))
+                            .set("files", files_json(out)));
     if (probe.quiet) return 0;
     print(summary(result, probe.verbose));
     if (profile) print("\n" + costs(*profile));

@@ -70,7 +70,10 @@ int ReportCommand::run() const {
         undrawn.emplace_back(line);
     }
     folder.commit();
-    print_json("report", Json().set("out", from.string()).set("warnings", std::move(undrawn)));
+    print_json("report", Json()
+                             .set("out", from.string())
+                             .set("warnings", std::move(undrawn))
+                             .set("files", files_json(from)));
     print(fmt::format("{}\n", printable((from / "report.html").string())));
     return 0;
 }

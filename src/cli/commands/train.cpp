@@ -263,11 +263,13 @@ int TrainCommand::run() const {
         {.writes = {"run.json", "report.html", "figures/*"}, .force = true, .in_place = true});
     for (const std::string& line : write_plain_page(page, directory.temporary(), look))
         if (!quiet) say("tsdiag: " + printable(line));
-    write_description(described(result.run), directory.temporary(), "run.json", lock.folder());
+    write_description(with_findings(described(result.run), page.findings), directory.temporary(),
+                      "run.json", lock.folder());
     directory.commit();
     print_json("train", Json()
                             .set("out", options.directory.string())
-                            .set("findings", findings_json(page.findings)));
+                            .set("findings", findings_json(page.findings))
+                            .set("files", files_json(options.directory)));
     if (quiet) return 0;
     print(findings_text(page.findings, verbose));
     print(fmt::format("\n{}\n", printable((options.directory / "report.html").string())));

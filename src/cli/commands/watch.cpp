@@ -16,6 +16,7 @@
 #include "probing.hpp"
 #include "result_files.hpp"
 #include "series_parts.hpp"
+#include "summary.hpp"
 #include "terminal.hpp"
 #include "threads.hpp"
 #include "tsdiag/change_test.hpp"
@@ -287,7 +288,8 @@ void Watch::publish() {
     RunRecord run = series_run(series, parts, table);
     run.watch = RunRecord::Watch{.alarms = alarms_, .false_alarms = command_.alarms.rate};
     if (!command_.once) run.watch->refresh = Index(std::max(command_.every, 1.0));
-    RunResult result{std::move(table), run.json()};
+    Json description = with_findings(run, series_verdict(table, run));
+    RunResult result{std::move(table), std::move(description)};
     ResultWriter writer(out_, command_.probe.force);
     writer.write_tables(result);
     if (!command_.probe.no_report)
