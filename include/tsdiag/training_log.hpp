@@ -35,8 +35,9 @@ struct LogOptions {
 ///  - CSV with a header, RFC 4180, wide (a column a quantity) or long (a column that names the
 ///    quantity - metric, tag, name, key, variable - beside one called value).
 ///
-/// A directory stands for the event files in it, in the order of their names, or for its
-/// trainer_state.json.
+/// A directory stands for the event files in it, in the order of their names, for its
+/// trainer_state.json, for the last one of its checkpoints (`checkpoint-500`), or, where tsdiag
+/// trained in it, for the gradients of all parameters and of those of each layer.
 ///
 /// Without `column` every series is taken whose name denotes a gradient norm ("grad_norm",
 /// "train/grad-norm", "gradients/norm", "gnorm"), except limits ("max_grad_norm", "..clip.."),
@@ -69,13 +70,17 @@ struct LogSummary {
     RunRecord run;
 };
 
+/// Of which series ratios are formed: of one quantity in different logs (equal names, or the only
+/// series of both), or of any two.
+enum class Paired { logs, all };
+
 /// `grad_rsd` (with its interval, standard error and count) and `grad_mean` of each series; the
-/// ratios `grad_rsd_ratio` of all pairs of up to four series, else of each to the first, with
-/// simultaneous intervals; the curves `grad_norm` and `grad_norm_mean`, a moving mean over max(5, T
-/// / 25) neighbours.  Column `model` is the file, with the name of the series where it has several.
-/// Cost: that of `dispersion`, a series and a pair.
+/// ratios `grad_rsd_ratio` of pairs of up to four logs (series, where all are paired), else of each
+/// to the first, with simultaneous intervals; the curves `grad_norm` and `grad_norm_mean`, a moving
+/// mean over max(5, T / 25) neighbours.  Column `model` is the file, with the name of the series
+/// where it has several. Cost: that of `dispersion`, a series and a pair.
 LogSummary summarise_logs(const std::vector<LoggedSeries>& all,
-                          const DispersionOptions& options = {});
+                          const DispersionOptions& options = {}, Paired paired = Paired::logs);
 
 /// Whether the name denotes a gradient norm.
 bool names_gradient_norm(std::string_view name);

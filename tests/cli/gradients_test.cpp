@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 #include <regex>
+#include <sstream>
+#include <tuple>
 
 #include "program.hpp"
 #include "tsdiag/json.hpp"
@@ -65,6 +67,56 @@ TEST(Gradients, ReportRefusesATableOfOtherLogsThanRunJsonTells) {
     EXPECT_THAT(refused.err, HasSubstr("a row of 'wild.csv', which is"));
     // An interval with one end is invalid.
     EXPECT_EQ(report("(grad_rsd,[^,]*),[^,]*", "$1,").code, 0);
+}
+
+TEST(Gradients, OfATrainingAreThoseOfItsLayersToo) {
+    const TemporaryDirectory folder;
+    ASSERT_EQ(tsdiag(folder, {"train", "random:gpt2,layers=2,d=8,heads=2", "--data", "copy",
+                              "--tokens", "5", "--steps", "4", "-o", "run", "-q"})
+                  .code,
+              0);
+    const Finished done = tsdiag(folder, {"gradients", "run", "--no-report", "--json"});
+    ASSERT_EQ(done.code, 0) << done.err;
+    std::vector<std::string> names;
+    for (const Json& one : Json::parse(done.out, "gradients")["series"].array())
+        names.push_back(one["series"].string());
+    EXPECT_THAT(names, testing::ElementsAre("grad_norm", "grad_norm layer=0", "grad_norm layer=1",
+                                            "grad_norm of no layer"));
+    const auto ratios = [&](std::vector<std::string> more) {
+        const Finished run =
+            tsdiag(folder, with({"gradients", "run", "--no-report", "--force"}, std::move(more)));
+        EXPECT_EQ(run.code, 0) << run.err;
+        return read_file(folder / "gradients.tsdiag/metrics.csv").find("grad_rsd_ratio") !=
+               std::string::npos;
+    };
+    EXPECT_FALSE(ratios({}));
+    EXPECT_TRUE(ratios({"--pairs"}));
+    EXPECT_FALSE(ratios({"--column", "grad_norm layer=1"}));
+}
+
+TEST(Gradients, PrintTwentyRowsAtMost) {
+    const TemporaryDirectory folder;
+    // Of 6 layers with 6 tensors each, a row a layer; of 36 layers, the 20 that vary most.
+    for (const auto& [file, layers, tensors, rows] :
+         {std::tuple{"six.csv", 6, 6, 6}, {"many.csv", 36, 1, 20}}) {
+        std::string log = "step";
+        for (int k = 0; k < layers * tensors; ++k)
+            log += ",grad_norm/layers." + std::to_string(k / tensors) + ".w" +
+                   std::to_string(k % tensors);
+        for (int t = 0; t < 30; ++t) {
+            log += "\n" + std::to_string(t);
+            for (int k = 0; k < layers * tensors; ++k)
+                log += "," + std::to_string(2 + std::sin(t * t * (k + 1)));
+        }
+        write_file(folder / file, log + "\n");
+        const Finished done = tsdiag(folder, {"gradients", file, "--no-report", "--force"});
+        ASSERT_EQ(done.code, 0) << done.err;
+        EXPECT_THAT(done.out, HasSubstr("36 series; all of them are in metrics.csv"));
+        int found = 0;
+        std::istringstream lines(done.out);
+        for (std::string line; std::getline(lines, line);) found += line.starts_with(file);
+        EXPECT_EQ(found, rows) << done.out;
+    }
 }
 
 TEST(Gradients, GivesTheSameFilesForTheSameSeed) {

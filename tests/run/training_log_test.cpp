@@ -577,7 +577,7 @@ TEST(SummariseLogs, GivesTheNumbersOfDispersion) {
     const LoggedSeries a = series("a.csv", "grad_norm", Rng(1), 10),
                        b = series("b.csv", "grad_norm", Rng(2), 5),
                        c = series("b.csv", "other_norm", Rng(3), 5);
-    const LogSummary summary = summarise_logs({a, b, c}, {.seed = 4});
+    const LogSummary summary = summarise_logs({a, b, c}, {.seed = 4}, Paired::all);
     const Dispersion expected = dispersion(a.values, {.seed = 4});
     std::vector<std::string> ratios;
     for (const MetricRow& row : summary.table.metrics()) {
@@ -602,6 +602,9 @@ TEST(SummariseLogs, GivesTheNumbersOfDispersion) {
               (std::vector<std::string>{"a.csv / b.csv: grad_norm", "a.csv / b.csv: other_norm",
                                         "b.csv: grad_norm / b.csv: other_norm"}));
     EXPECT_EQ(summary.run.logs.size(), 3u);
+    // Series of one log are paired on request only.
+    EXPECT_EQ(summarise_logs({a, b, c}).run.comparisons, 1);
+    EXPECT_EQ(summarise_logs({b, c}).run.comparisons, 0);
     EXPECT_THROW(summarise_logs({a, a}), UsageError);
 }
 

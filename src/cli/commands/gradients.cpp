@@ -1,5 +1,10 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <regex>
+
 #include "command.hpp"
 #include "json_outputs.hpp"
 #include "result_files.hpp"
@@ -22,7 +27,7 @@ struct GradientsCommand final : Command {
     LogOptions log;
     DispersionOptions dispersion;
     std::string out = "gradients.tsdiag";
-    bool force = false, no_report = false, quiet = false;
+    bool pairs = false, force = false, no_report = false, quiet = false;
     FigureStyle look;
 };
 
@@ -46,25 +51,94 @@ Json series_json(const LogSummary& summary) {
     return all;
 }
 
-std::string table_of(const LogSummary& summary) {
-    std::vector<std::vector<std::string>> rows = {
-        {"log", "series", std::string(metric::grad_rsd), "low", "high", "stderr", "mean", "count"}};
-    const std::vector<MetricRow> metrics = summary.table.metrics();
-    for (std::size_t i = 0; i < metrics.size(); ++i) {
-        const MetricRow& row = metrics[i];
+constexpr std::size_t most_shown = 20;
+
+/// A series as the terminal shows it.
+struct Shown {
+    std::string log;
+    MetricRow rsd;
+    std::optional<double> mean;
+};
+
+std::vector<Shown> shown_series(const LogSummary& summary) {
+    std::vector<Shown> all;
+    for (const MetricRow& row : summary.table.metrics()) {
+        if (row.metric == metric::grad_mean && !all.empty()) all.back().mean = row.value;
         if (row.metric != metric::grad_rsd) continue;
-        const bool has_mean = i + 1 < metrics.size() && metrics[i + 1].metric == metric::grad_mean;
         std::string file = row.model;
         if (const std::string tail = ": " + row.at.tensor; file.ends_with(tail))
             file.resize(file.size() - tail.size());
-        rows.push_back({file, row.at.tensor, text_of(row.value), text_of(row.low),
-                        text_of(row.high), text_of(row.standard_error),
-                        has_mean ? text_of(metrics[i + 1].value) : "-",
-                        fmt::format("{}", row.count)});
+        all.push_back({file, row, std::nullopt});
     }
-    const std::string text = aligned(rows, 2);
+    return all;
+}
+
+using Rows = std::vector<std::vector<std::string>>;
+
+Rows rows_of(const std::vector<Shown>& all) {
+    Rows rows = {
+        {"log", "series", std::string(metric::grad_rsd), "low", "high", "stderr", "mean", "count"}};
+    for (const Shown& one : all)
+        rows.push_back({one.log, one.rsd.at.tensor, text_of(one.rsd.value), text_of(one.rsd.low),
+                        text_of(one.rsd.high), text_of(one.rsd.standard_error), text_of(one.mean),
+                        fmt::format("{}", one.rsd.count)});
+    return rows;
+}
+
+/// The layer that the name of a series tells: "grad_norm layer=3", "grad_norm/model.layers.3.mlp".
+std::optional<Index> layer_of(const std::string& name) {
+    static const std::regex layer("(^|[^a-z])(layers?|blocks?|h)[ ._=/]*([0-9]{1,6})([^0-9]|$)",
+                                  std::regex::ECMAScript | std::regex::icase);
+    std::smatch found;
+    if (!std::regex_search(name, found, layer)) return std::nullopt;
+    return std::stoll(found[3]);
+}
+
+/// A row a layer of each log: how many series, and the least, middle and greatest grad_rsd.
+Rows rows_by_layer(const std::vector<Shown>& all) {
+    std::vector<std::pair<std::string, std::optional<Index>>> order;
+    std::map<std::pair<std::string, std::optional<Index>>, std::vector<const MetricRow*>> groups;
+    for (const Shown& one : all) {
+        const std::pair key(one.log, layer_of(one.rsd.at.tensor));
+        if (!groups.contains(key)) order.push_back(key);
+        if (one.rsd.value) groups[key].push_back(&one.rsd);
+    }
+    Rows rows = {{"log", "layer", "greatest in", "series", "least", "median", "greatest"}};
+    for (const auto& key : order) {
+        std::vector<const MetricRow*>& members = groups[key];
+        if (members.empty()) continue;
+        std::ranges::sort(members, {}, [](const MetricRow* row) { return *row->value; });
+        rows.push_back({key.first, key.second ? fmt::format("{}", *key.second) : "none",
+                        members.back()->at.tensor, fmt::format("{}", members.size()),
+                        text_of(members.front()->value),
+                        text_of(members[members.size() / 2]->value),
+                        text_of(members.back()->value)});
+    }
+    return rows;
+}
+
+/// At most `most_shown`: of more series a row a layer, of more layers those that vary most.
+std::string table_of(const LogSummary& summary) {
+    std::vector<Shown> all = shown_series(summary);
+    const std::size_t count = all.size();
+    const bool by_layer = count > most_shown && std::ranges::any_of(all, [](const Shown& one) {
+                              return layer_of(one.rsd.at.tensor).has_value();
+                          });
+    Rows rows;
+    if (by_layer) rows = rows_by_layer(all);
+    if (!by_layer || rows.size() > most_shown + 1) {
+        if (count > most_shown)
+            std::ranges::stable_sort(all, std::greater{},
+                                     [](const Shown& one) { return one.rsd.value.value_or(-1); });
+        all.resize(std::min(count, most_shown));
+        rows = rows_of(all);
+    }
+    const std::string text = aligned(rows, by_layer && rows.front().size() == 7 ? 3 : 2);
     const std::size_t end = text.find('\n');
-    return styled(text.substr(0, end), Style::bold) + text.substr(end);
+    std::string out = styled(text.substr(0, end), Style::bold) + text.substr(end);
+    if (count > most_shown)
+        out += fmt::format("{} series; all of them are in metrics.csv and on the page\n", count);
+    return out;
 }
 
 Json described_settings(const GradientsCommand& command) {
@@ -74,6 +148,7 @@ Json described_settings(const GradientsCommand& command) {
     settings.set("from", log.first).set("to", log.last >= 0 ? Json(log.last) : Json());
     settings.set("allow_nonfinite", log.allow_nonfinite);
     settings.set("allow_truncated", log.allow_truncated);
+    settings.set("pairs", command.pairs);
     return settings;
 }
 
@@ -81,7 +156,8 @@ Json described_settings(const GradientsCommand& command) {
 
 GradientsCommand::GradientsCommand(CLI::App& app) {
     app.add_option("FILE", files,
-                   "CSV, JSON lines, trainer_state.json, TensorBoard event file or\ndirectory")
+                   "CSV, JSON lines, trainer_state.json, TensorBoard event file, or\na directory "
+                   "of a training")
         ->required()
         ->type_name("");
     text(app, "--column,--tag", log.column, "NAME", "column of the series (default: by name)");
@@ -92,6 +168,8 @@ GradientsCommand::GradientsCommand(CLI::App& app) {
           [&](const std::string& t) { log.last = parse_count(t, "--to", 0); });
     app.add_flag("--allow-nonfinite", log.allow_nonfinite, "skip NaN and infinity");
     app.add_flag("--allow-truncated", log.allow_truncated, "skip a truncated record at the end");
+    app.add_flag("--pairs", pairs,
+                 "compare series of one log, too, not only those of different logs");
     value(app, "--confidence", "C", "confidence of the intervals (default 0.95)",
           [&](const std::string& t) {
               dispersion.confidence = parse_probability(t, "--confidence");
@@ -119,7 +197,7 @@ int GradientsCommand::run() const {
     std::vector<LoggedSeries> all;
     for (const std::string& file : files)
         for (LoggedSeries& one : read_training_log(file, log)) all.push_back(std::move(one));
-    LogSummary summary = summarise_logs(all, dispersion);
+    LogSummary summary = summarise_logs(all, dispersion, pairs ? Paired::all : Paired::logs);
     summary.run.settings.all = described_settings(*this);
     const std::vector<Finding> findings = log_verdict(summary.table, summary.run);
     RunResult result{summary.table, with_findings(described(summary.run), findings)};
@@ -151,6 +229,7 @@ extern const CommandEntry gradients_command = {
     .about = "how much gradient norms vary during training",
     .examples = R"(Examples:
   tsdiag gradients trainer_state.json
+  tsdiag gradients run                        of tsdiag train: all parameters, and each layer
   tsdiag gradients vanilla.csv linear.csv norm.csv --from 1000
   tsdiag gradients runs/a runs/b --tag train/total_norm -o compared)",
     .make = made<GradientsCommand>,

@@ -29,11 +29,23 @@ std::vector<std::string> models_of(const std::vector<LoggedSeries>& all) {
     return models;
 }
 
-std::vector<std::pair<std::size_t, std::size_t>> pairs_of(std::size_t count) {
+std::vector<std::pair<std::size_t, std::size_t>> pairs_of(const std::vector<LoggedSeries>& all,
+                                                          Paired paired) {
+    std::map<std::string, int> of_source;
+    for (const LoggedSeries& one : all) ++of_source[one.source];
+    const auto are_paired = [&](const LoggedSeries& a, const LoggedSeries& b) {
+        return paired == Paired::all ||
+               (a.source != b.source &&
+                (a.name == b.name || (of_source[a.source] == 1 && of_source[b.source] == 1)));
+    };
+    const bool few = (paired == Paired::all ? all.size() : of_source.size()) <= most_paired;
+    const auto is_first = [&](std::size_t i) {
+        return i == 0 || (paired == Paired::logs && all[i].source == all.front().source);
+    };
     std::vector<std::pair<std::size_t, std::size_t>> pairs;
-    for (std::size_t a = 0; a < count; ++a)
-        for (std::size_t b = a + 1; b < count; ++b)
-            if (count <= most_paired || a == 0) pairs.emplace_back(a, b);
+    for (std::size_t a = 0; a < all.size(); ++a)
+        for (std::size_t b = a + 1; b < all.size(); ++b)
+            if ((few || is_first(a)) && are_paired(all[a], all[b])) pairs.emplace_back(a, b);
     return pairs;
 }
 
@@ -67,7 +79,8 @@ MetricRow row_of(const std::string& model, const std::string& name, std::string_
 
 }  // namespace
 
-LogSummary summarise_logs(const std::vector<LoggedSeries>& all, const DispersionOptions& options) {
+LogSummary summarise_logs(const std::vector<LoggedSeries>& all, const DispersionOptions& options,
+                          Paired paired) {
     const std::vector<std::string> models = models_of(all);
     LogSummary out{Table(all.size() == 1 ? models.front() : ""), {}};
     std::vector<MetricRow> metrics;
@@ -110,7 +123,7 @@ LogSummary summarise_logs(const std::vector<LoggedSeries>& all, const Dispersion
             log.last_step = one.steps.back();
         }
     }
-    const auto pairs = pairs_of(all.size());
+    const auto pairs = pairs_of(all, paired);
     DispersionOptions shared = options;
     if (!pairs.empty()) {
         shared.confidence = 1 - (1 - options.confidence) / double(pairs.size());

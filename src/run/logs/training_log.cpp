@@ -108,6 +108,28 @@ void read_file(const fs::path& file, LogRecords& out) {
     read_csv_log(text, out);
 }
 
+/// The trainer_state.json of the last checkpoint of Hugging Face's Trainer in a folder, which has
+/// the records of all before; empty: there is none.
+fs::path last_state(const fs::path& folder) {
+    static const std::regex checkpoint("checkpoint-([0-9]{1,15})");
+    fs::path last;
+    Index step = -1;
+    std::error_code failed;
+    for (fs::directory_iterator at(folder, failed), end; !failed && at != end;
+         at.increment(failed)) {
+        std::smatch found;
+        const std::string name = at->path().filename().string();
+        const fs::path state = at->path() / "trainer_state.json";
+        std::error_code absent;
+        if (!std::regex_match(name, found, checkpoint) || std::stoll(found[1]) <= step ||
+            !fs::is_regular_file(state, absent))
+            continue;
+        step = std::stoll(found[1]);
+        last = state;
+    }
+    return last;
+}
+
 std::vector<fs::path> files_of(const fs::path& given) {
     std::error_code failed;
     if (!fs::is_directory(given, failed)) return {given};
@@ -117,22 +139,54 @@ std::vector<fs::path> files_of(const fs::path& given) {
     std::ranges::sort(events);
     if (!events.empty()) return events;
     if (fs::exists(given / "trainer_state.json", failed)) return {given / "trainer_state.json"};
-    throw FormatError(
-        fmt::format("{}: contains no TensorBoard event file (*tfevents*) and no "
-                    "trainer_state.json; pass the path of the log.",
-                    given.string()));
+    if (const fs::path state = last_state(given); !state.empty()) return {state};
+    throw FormatError(fmt::format(
+        "{}: contains no TensorBoard event file (*tfevents*) and no "
+        "trainer_state.json, and tsdiag has not trained in it; pass the path of the log.",
+        given.string()));
+}
+
+std::vector<LoggedSeries> read_files(const std::vector<fs::path>& files, const fs::path& given,
+                                     const LogOptions& options) {
+    LogRecords records(given.string(), options);
+    for (const fs::path& one : files) {
+        records.enter(one.string());
+        read_file(one, records);
+    }
+    records.enter(given.string());
+    return records.finish();
+}
+
+/// The tables of `tsdiag train`.
+constexpr const char *table_of_steps = "steps.csv", *table_of_layers = "gradients.csv";
+
+bool is_training(const fs::path& given) {
+    std::error_code failed;
+    return fs::is_regular_file(given / table_of_steps, failed) &&
+           fs::is_regular_file(given / table_of_layers, failed);
+}
+
+/// Of all parameters, and of those of each layer and of none; one of them where a column is named.
+std::vector<LoggedSeries> read_training(const fs::path& given, const LogOptions& options) {
+    const std::string no_layer = "grad_norm of no layer", layer = "grad_norm layer=";
+    const bool of_layer = options.column == no_layer || options.column.starts_with(layer);
+    std::vector<LoggedSeries> all;
+    if (!of_layer) all = read_files({given / table_of_steps}, given, options);
+    if (!of_layer && !options.column.empty()) return all;
+    LogOptions layers = options;
+    layers.column.clear();
+    for (LoggedSeries& one : read_files({given / table_of_layers}, given, layers)) {
+        if (!one.name.starts_with(layer)) one.name = no_layer;
+        if (!of_layer || one.name == options.column) all.push_back(std::move(one));
+    }
+    return all;
 }
 
 }  // namespace
 
 std::vector<LoggedSeries> read_training_log(const fs::path& file, const LogOptions& options) {
-    LogRecords records(file.string(), options);
-    for (const fs::path& one : files_of(file)) {
-        records.enter(one.string());
-        read_file(one, records);
-    }
-    records.enter(file.string());
-    return records.finish();
+    if (is_training(file)) return read_training(file, options);
+    return read_files(files_of(file), file, options);
 }
 
 }  // namespace tsdiag
