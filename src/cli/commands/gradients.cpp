@@ -137,7 +137,7 @@ std::string table_of(const LogSummary& summary) {
     const std::size_t end = text.find('\n');
     std::string out = styled(text.substr(0, end), Style::bold) + text.substr(end);
     if (count > most_shown)
-        out += fmt::format("{} series; all of them are in metrics.csv and on the page\n", count);
+        out += fmt::format("{} series; all of them are in metrics.csv\n", count);
     return out;
 }
 
