@@ -182,17 +182,20 @@ std::string duration(double seconds) {
                              : fmt::format("{} h {} min", minutes / 60, minutes % 60);
 }
 
+std::string duration_between(double low, double high) {
+    const std::string least = duration(low), most = duration(high);
+    return least == most ? most : fmt::format("{} to {}", least, most);
+}
+
 bool error_is_terminal() { return isatty(STDERR_FILENO) == 1 && !is_dumb(); }
 
 ProgressBar::ProgressBar(bool quiet, bool lines)
     : quiet_(quiet || muted), lines_(lines), terminal_(error_is_terminal()) {}
 
-void ProgressBar::announce(double seconds, bool measured) {
-    if (announced_) return;
-    announced_ = true;
+void ProgressBar::announce(const TimeEstimate::Range& range, std::string_view how) {
     clear();
-    say(fmt::format("tsdiag: this will take about {}{}.", duration(seconds),
-                    measured ? ", estimated from the first part" : ""));
+    say(fmt::format("tsdiag: this will take about {}, {}.", duration_between(range.low, range.high),
+                    how));
 }
 
 void ProgressBar::update(const Progress& progress) {
@@ -202,13 +205,16 @@ void ProgressBar::update(const Progress& progress) {
         phase_ = progress.phase;
         start_ = last_ = now;
         tenths_ = 0;
+        estimate_ = {};
     }
-    if (progress.estimate) announce(*progress.estimate, false);
+    if (progress.estimate && !estimate_.was_told())
+        announce(estimate_.guessed(*progress.estimate), "by its size; nothing is measured yet");
     const double seconds = std::chrono::duration<double>(now - start_).count();
     if (progress.fraction <= 0 || seconds < 1) return;
     const double left = seconds * (1 - progress.fraction) / progress.fraction;
-    if (seconds > 3 && progress.fraction > 0.01 && seconds + left > 60)
-        announce(seconds + left, true);
+    const bool again = estimate_.was_told();
+    if (const auto range = estimate_.measured(seconds, progress.fraction))
+        announce(*range, again ? "other than estimated before" : "as measured on the first part");
     const int tenths = int(progress.fraction * 10);
     if (!terminal_ && lines_ && tenths > tenths_) {
         tenths_ = tenths;

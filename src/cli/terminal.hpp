@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "time_estimate.hpp"
 #include "tsdiag/run.hpp"
 
 /// The only code that writes to a terminal.  Results go to standard output, everything else to
@@ -62,8 +63,11 @@ std::string aligned(std::vector<std::vector<std::string>> rows, std::size_t left
 /// "45 s", "3 min", "2 h 10 min"
 std::string duration(double seconds);
 
+/// "45 s to 3 min"
+std::string duration_between(double low, double high);
+
 /// A progress bar with the remaining time, on standard error if it is a terminal.  Long work is
-/// announced once with its estimated time.
+/// announced with the range of its time, and again where that proves wrong.
 class ProgressBar {
   public:
     /// `quiet`: no output.  `lines`: without a terminal, a line every 10 %.
@@ -76,9 +80,10 @@ class ProgressBar {
 
   private:
     using Clock = std::chrono::steady_clock;
-    void announce(double seconds, bool measured);
+    void announce(const TimeEstimate::Range& range, std::string_view how);
     void draw(double fraction, double left, Index layer);
-    bool quiet_, lines_, terminal_, drawn_ = false, announced_ = false;
+    bool quiet_, lines_, terminal_, drawn_ = false;
+    TimeEstimate estimate_;
     int tenths_ = 0;
     std::string phase_;
     Clock::time_point start_, last_;

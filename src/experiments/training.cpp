@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <mutex>
 #include <optional>
+#include <utility>
 
 #include "tsdiag/error.hpp"
 #include "tsdiag/intervals.hpp"
@@ -46,12 +48,45 @@ void tell_all(const Outcome& run, Sink& out) {
     out.scalar({}, "final_accuracy", judged ? Value(run.evaluations.back().accuracy) : none);
 }
 
-Outcome outcome_of(const Trained& model, Index trial, TrainOptions options) {
+/// How much of some trainings is done, told by their steps from any thread, and never backwards.
+class StepsDone {
+  public:
+    StepsDone(const std::function<void(const Progress&)>& tell, std::size_t trainings)
+        : tell_(tell), shares_(trainings) {}
+    /// `share` of a training is done.
+    void of_training(std::size_t i, double share) {
+        const std::lock_guard lock(mutex_);
+        sum_ += share - std::exchange(shares_[i], share);
+        tell(sum_ / double(shares_.size()));
+    }
+    /// Of all of them, also of those that an earlier run has kept.
+    void at_least(double fraction) {
+        const std::lock_guard lock(mutex_);
+        tell(fraction);
+    }
+
+  private:
+    void tell(double fraction) {
+        if (!tell_ || fraction <= told_) return;
+        told_ = std::min(fraction, 1.0);
+        tell_({.phase = "measure", .fraction = told_});
+    }
+    const std::function<void(const Progress&)>& tell_;
+    std::mutex mutex_;
+    std::vector<double> shares_;
+    double sum_ = 0, told_ = 0;
+};
+
+/// `at`: told the share of its steps that is done.
+Outcome outcome_of(const Trained& model, Index trial, TrainOptions options,
+                   const std::function<void(double)>& at) {
     Outcome out;
     out.model = model.name;
     out.trial = trial;
+    const double count = double(std::max<Index>(options.steps, 1));
     options.progress = [&](const TrainStep& step) {
         out.steps.push_back(step);
+        at(double(step.step) / count);
         return true;
     };
     if (model.inspect)
@@ -94,19 +129,21 @@ RunResult trained(const ExperimentSetting& setting, std::span<const Trained> mod
                   const std::function<void(const Outcome&, Sink&)>& tell) {
     RunResult result;
     const Index trials = setting.count("trials");
+    StepsDone steps(setting.progress(), models.size() * std::size_t(trials));
     for (std::size_t m = 0; m < models.size(); ++m) {
         Table table(models[m].name);
         const auto done = [&](double fraction) {
-            if (setting.progress())
-                setting.progress()({.phase = "measure",
-                                    .fraction = (double(m) + fraction) / double(models.size())});
+            steps.at_least((double(m) + fraction) / double(models.size()));
         };
         each_trial(
             trials, table,
             [&](Index trial, Sink& out) {
                 TrainOptions options = models[m].options;
                 options.seed = seed_of(setting, trial);
-                const Outcome run = outcome_of(models[m], trial, std::move(options));
+                const std::size_t training = m * std::size_t(trials) + std::size_t(trial);
+                const Outcome run =
+                    outcome_of(models[m], trial, std::move(options),
+                               [&](double share) { steps.of_training(training, share); });
                 KeepByTrial kept(out, trial);
                 tell_all(run, kept);
                 if (tell) tell(run, kept);

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <vector>
+
 namespace tsdiag::experiment_list {
 namespace {
 
@@ -23,6 +26,19 @@ TEST(Trained, TellsOfARunThatDiverges) {
     EXPECT_FALSE(numbers.at("wild", "final_loss", "", -1).value);
     EXPECT_EQ(numbers.at("wild", "final_loss", "", -1).note, "training diverged");
     EXPECT_FALSE(curve_of(result.table, "wild", "train_loss").empty());
+}
+
+/// A run may take minutes: its time is estimated from its first steps.
+TEST(Trained, TellsItsProgressByStepsAndNeverBackwards) {
+    ExperimentOptions options;
+    options.scale = ExperimentScale::tiny;
+    options.readings = {{"trials", "2"}, {"steps", "4"}};
+    std::vector<double> told;
+    options.progress = [&](const Progress& at) { told.push_back(at.fraction); };
+    perform(experiment("tse.fig6"), options);
+    EXPECT_GE(told.size(), 8u);  // of each training, but for what is told at once
+    EXPECT_TRUE(std::ranges::is_sorted(told));
+    EXPECT_NEAR(told.back(), 1, 1e-9);  // a sum of as many shares as there are steps
 }
 
 TEST(Data, OfAnotherKindIsForExperimentsThatTrain) {
