@@ -51,6 +51,35 @@ class Compare : public testing::Test {
     TemporaryDirectory folder;
 };
 
+TEST_F(Compare, OfDrawnModelsThatProbeIsGiven) {
+    const std::string a = "random:post-norm,d=16,heads=2,layers=4",
+                      b = "random:pre-norm,d=16,heads=2,layers=4";
+    const std::vector<std::string> words = {
+        "probe", a, b, "--tokens", "8", "--trials", "8", "--probes", "t_sim,t_div,delta,fro"};
+    const Finished done = tsdiag(folder, words);
+    ASSERT_EQ(done.code, 0) << done.err;
+    EXPECT_THAT(done.out, HasSubstr("numbers changed significantly"));
+    const std::vector<std::string> results = {"A-random-post-norm", "B-random-pre-norm"};
+    const fs::path drawn = folder / "drawn.tsdiag";
+    for (const std::string& result : results)
+        EXPECT_TRUE(fs::exists(drawn / result / "report.html"));
+    EXPECT_TRUE(fs::exists(drawn / "comparison/report.html"));
+    // The numbers are those of each model alone, the differences those of `compare`.
+    probe(a, "alone", {"--trials", "8"});
+    EXPECT_EQ(read_file(drawn / results[0] / "metrics.csv"),
+              read_file(folder / "alone/metrics.csv"));
+    const Json compared = json({(drawn / results[0]).string(), (drawn / results[1]).string()});
+    const Json kept = Json::parse(read_file(drawn / "comparison/run.json"), "run.json");
+    EXPECT_EQ(kept["differences"].dump(), compared["differences"].dump());
+    // Again, over its own results, as JSON.
+    const Finished again = tsdiag(folder, with(words, {"--json"}));
+    ASSERT_EQ(again.code, 0) << again.err;
+    const Json printed = Json::parse(again.out, "stdout");
+    EXPECT_EQ(printed["output"].string(), "compare");
+    EXPECT_EQ(printed["compared"].array().size(), 2u);
+    EXPECT_EQ(tsdiag(folder, with(words, {"--part", "1/2"})).code, 2);
+}
+
 TEST_F(Compare, SaysFirstWhatBecomesOfTheTokensAndWritesAPage) {
     probe_two();
     const Finished done = compare({"before", "after", "--out", "compared"});

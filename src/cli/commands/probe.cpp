@@ -1,9 +1,13 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "command.hpp"
 #include "json_outputs.hpp"
 #include "other_names.hpp"
 #include "probing.hpp"
+#include "program.hpp"
+#include "ranks.hpp"
 #include "result_files.hpp"
 #include "split.hpp"
 #include "summary.hpp"
@@ -11,6 +15,7 @@
 #include "threads.hpp"
 #include "tsdiag/checkpoint.hpp"
 #include "tsdiag/checkpoint_series.hpp"
+#include "tsdiag/comparison.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/file.hpp"
 #include "tsdiag/report.hpp"
@@ -77,7 +82,7 @@ ProbeCommand::ProbeCommand(CLI::App& app) {
     app.add_option("MODEL", probe.models,
                    "Hugging Face directory, its name in the Hub's cache,\ncheckpoint, trace, "
                    "random:NAME[,key=value...];\nseveral checkpoints of one training, or a "
-                   "directory of them")
+                   "directory of\nthem; several random models, to compare")
         ->required()
         ->type_name("");
     add_subject_options(app, probe.run.subject);
@@ -92,20 +97,24 @@ ProbeCommand::ProbeCommand(CLI::App& app) {
     add_output(app, probe);
 }
 
-int ProbeCommand::run() const {
-    if (probe.threads > 0) use_threads(probe.threads);
-    refuse_names_of_others("probe", probe.models);
-    require_well_formed(probe.run);
-    const std::string out =
-        probe.out.empty() ? default_directory(named_by(probe.models)) : probe.out;
-    if (is_series(probe.models)) {
-        if (probe.profile)
-            throw UsageError("--profile: expects a single model; profile one checkpoint.");
-        return run_series(with_held_out(probe), out);
-    }
-    if (!probe.steps.empty())
-        throw UsageError(fmt::format("--steps: {} is a single model, expected several checkpoints.",
-                                     probe.models.front()));
+namespace {
+
+/// The page, whose time is one of the phases.
+void draw_page(RunResult& result, const ResultWriter& writer, const ProbeOptions& probe) {
+    const auto draw = [&](const fs::path& folder) {
+        return write_report(result.table, result.run, folder, probe.look);
+    };
+    Phases phases(RunRecord(result.run).phases);
+    phases.begin("report");
+    writer.write_page(result.run, draw, probe.quiet);
+    phases.end();
+    RunRecord run = result.run;
+    run.phases = phases.ended();
+    result.run = run.json();
+}
+
+/// Measures one model into `out`.  `alone`: tells the whole of it, as JSON, too; else its headline.
+void probe_one(const ProbeOptions& probe, const std::string& out, bool alone) {
     RunOptions options = with_held_out(probe).run;
     options.subject.model = the_model(probe.models.front());
     SplitJob job(probe.split, out, settings_of_run(options), options.device);
@@ -122,33 +131,27 @@ int ProbeCommand::run() const {
     if (probe.profile) options.profile = &profile.emplace();
     RunResult result = tsdiag::run(options);
     bar.clear();
-    if (job.computes_units_only()) {
-        job.finish(out, probe.quiet);
-        return 0;
-    }
+    if (job.computes_units_only()) return job.finish(out, probe.quiet);
 
     result.run = described(result.run);
     writer->write_tables(result);
     if (profile) profile->mark(Cost::phase, "tables");
     if (!probe.no_report) {
-        const auto draw = [&](const fs::path& folder) {
-            return write_report(result.table, result.run, folder, probe.look);
-        };
-        Phases phases(RunRecord(result.run).phases);
-        phases.begin("report");
-        writer->write_page(result.run, draw, probe.quiet);
-        phases.end();
-        RunRecord run = result.run;
-        run.phases = phases.ended();
-        result.run = run.json();
+        draw_page(result, *writer, probe);
         if (profile) profile->mark(Cost::phase, "report");
     }
     if (profile)
         write_atomically(writer->folder() / "profile.json", profile->trace().dump() + "\n");
-    const std::vector<Finding> findings = verdict(result.table, result.run);
+    std::vector<Finding> findings = verdict(result.table, result.run);
     result.run = with_findings(result.run, findings);
     writer->commit(result.run);
     job.finish_result(probe.quiet);
+    if (!alone) {
+        std::erase_if(findings, [](const Finding& one) { return !one.headline; });
+        if (!probe.quiet)
+            print(printable(probe.models.front()) + findings_text(findings, false) + "\n");
+        return;
+    }
     const RunRecord run = result.run;
     Json::Array warnings(run.warnings.begin(), run.warnings.end());
     print_json("probe", Json()
@@ -158,10 +161,63 @@ int ProbeCommand::run() const {
                             .set("layers", layers_json(result))
                             .set("warnings", std::move(warnings))
                             .set("files", files_json(out)));
-    if (probe.quiet) return 0;
+    if (probe.quiet) return;
     print(summary(result, probe.verbose));
     if (profile) print("\n" + costs(*profile));
     print_place(out, !probe.no_report);
+}
+
+bool are_drawn(const std::vector<std::string>& models) {
+    return models.size() > 1 && std::ranges::all_of(models, [](const std::string& model) {
+               return model.starts_with("random:");
+           });
+}
+
+/// Several drawn models: each into a folder of its own in `out`, and what differs between them, as
+/// `compare` tells it, into out/comparison.
+int probe_drawn(const ProbeOptions& probe, const std::string& out) {
+    if (probe.models.size() > most_results)
+        throw UsageError(
+            fmt::format("{} models are more than {}.", probe.models.size(), most_results));
+    if (probe.split.parts > 0 || participation().ranks || participation().after_all)
+        throw UsageError(
+            "several drawn models are measured by one process, expected a single one to share "
+            "among processes; compare their results with tsdiag compare.");
+    std::vector<std::string> compared = {"compare"};
+    for (std::size_t i = 0; i < probe.models.size(); ++i) {
+        ProbeOptions one = probe;
+        one.models = {probe.models[i]};
+        const std::string name = fs::path(default_directory(probe.models[i])).stem().string();
+        compared.push_back((fs::path(out) / fmt::format("{}-{}", letter(i), name)).string());
+        probe_one(one, compared.back(), false);
+    }
+    if (!probe.no_report) {
+        compared.insert(compared.end(), {"--out", (fs::path(out) / "comparison").string()});
+        if (probe.force) compared.emplace_back("--force");
+    }
+    if (probe.quiet) compared.emplace_back("--quiet");
+    return Program(compared).command().run();
+}
+
+}  // namespace
+
+int ProbeCommand::run() const {
+    if (probe.threads > 0) use_threads(probe.threads);
+    refuse_names_of_others("probe", probe.models);
+    require_well_formed(probe.run);
+    const bool drawn = are_drawn(probe.models);
+    const std::string name = drawn ? "drawn.tsdiag" : default_directory(named_by(probe.models));
+    const std::string out = probe.out.empty() ? name : probe.out;
+    if (!drawn && is_series(probe.models)) {
+        if (probe.profile)
+            throw UsageError("--profile: expects a single model; profile one checkpoint.");
+        return run_series(with_held_out(probe), out);
+    }
+    if (!probe.steps.empty())
+        throw UsageError(fmt::format("--steps: {} is a single model, expected several checkpoints.",
+                                     probe.models.front()));
+    if (drawn) return probe_drawn(probe, out);
+    probe_one(probe, out, true);
     return 0;
 }
 
@@ -175,6 +231,7 @@ extern const CommandEntry probe_command = {
   tsdiag probe examples/char-gpt --loss lm
   tsdiag probe runs/a --samples 8         checkpoint-500, checkpoint-1000, ... in runs/a
   tsdiag probe random:post-norm,d=512,heads=8,layers=20 --tokens 64 --trials 50
+  tsdiag probe random:post-norm random:pre-norm --trials 10     each, and a page that compares them
   tsdiag probe trace.npz --attention softmax --maps 0:0,5:3)",
     .make = made<ProbeCommand>,
     .names = random_models,

@@ -269,7 +269,7 @@ CheckpointSeries find_series(const std::vector<std::string>& arguments,
     for (std::size_t i = 0; i < paths.size(); ++i) {
         if (paths[i].starts_with("random:"))
             throw UsageError(fmt::format(
-                "{}: is a random model, expected a checkpoint; probe random models one by one.",
+                "{}: is a random model, expected a checkpoint as the others; probe random models alone.",
                 paths[i]));
         const SeriesMember found = steps.empty()
                                        ? find_member(paths[i])
