@@ -58,7 +58,7 @@ TEST_F(Compare, OfDrawnModelsThatProbeIsGiven) {
         "probe", a, b, "--tokens", "8", "--trials", "8", "--probes", "t_sim,t_div,delta,fro"};
     const Finished done = tsdiag(folder, words);
     ASSERT_EQ(done.code, 0) << done.err;
-    EXPECT_THAT(done.out, HasSubstr("numbers changed significantly"));
+    EXPECT_THAT(done.out, HasSubstr("drawn.tsdiag/comparison/report.html"));
     const std::vector<std::string> results = {"A-random-post-norm", "B-random-pre-norm"};
     const fs::path drawn = folder / "drawn.tsdiag";
     for (const std::string& result : results)
@@ -68,7 +68,7 @@ TEST_F(Compare, OfDrawnModelsThatProbeIsGiven) {
     probe(a, "alone", {"--trials", "8"});
     EXPECT_EQ(read_file(drawn / results[0] / "metrics.csv"),
               read_file(folder / "alone/metrics.csv"));
-    const Json compared = json({(drawn / results[0]).string(), (drawn / results[1]).string()});
+    const Json compared = json({"drawn.tsdiag/" + results[0], "drawn.tsdiag/" + results[1]});
     const Json kept = Json::parse(read_file(drawn / "comparison/run.json"), "run.json");
     EXPECT_EQ(kept["differences"].dump(), compared["differences"].dump());
     // Again, over its own results, as JSON.
