@@ -13,7 +13,7 @@ class TimeEstimate {
     };
     /// A guess by the cost of the work, before any of it was measured: true within a factor of two.
     Range guessed(double seconds) {
-        told_ = {seconds / 2, 2 * seconds};
+        told_ = Range{seconds / 2, 2 * seconds};
         return *told_;
     }
     /// Was any range told?

@@ -27,7 +27,7 @@ struct GradientsCommand final : Command {
     LogOptions log;
     DispersionOptions dispersion;
     std::string out = "gradients.tsdiag";
-    bool pairs = false, force = false, no_report = false, quiet = false;
+    bool pairs = false, force = false, no_report = false, quiet = false, verbose = false;
     FigureStyle look;
 };
 
@@ -186,6 +186,7 @@ GradientsCommand::GradientsCommand(CLI::App& app) {
     output(app.add_flag("--no-report", no_report, "write tables only, no report"));
     output(app.add_flag("--force", force, "write into a directory that contains other files"));
     output(app.add_flag("-q,--quiet", quiet, "print errors only"));
+    output(app.add_flag("-v,--verbose", verbose, "print every finding"));
 }
 
 int GradientsCommand::run() const {
@@ -214,12 +215,7 @@ int GradientsCommand::run() const {
                                 .set("findings", findings_json(findings))
                                 .set("files", files_json(out)));
     if (quiet) return 0;
-    print(table_of(summary) + "\n");
-    for (const Finding& finding : findings) {
-        const bool warns = finding.level == Finding::Level::warning;
-        print(styled(warns ? "! " : "- ", warns ? Style::warning : Style::plain) +
-              wrapped(printable(finding.text), terminal_width(), 2) + "\n");
-    }
+    print(table_of(summary) + findings_text(findings, verbose));
     print_place(out, !no_report);
     return 0;
 }

@@ -268,9 +268,10 @@ CheckpointSeries find_series(const std::vector<std::string>& arguments,
                         steps.size(), paths.size(), paths.front()));
     for (std::size_t i = 0; i < paths.size(); ++i) {
         if (paths[i].starts_with("random:"))
-            throw UsageError(fmt::format(
-                "{}: is a random model, expected a checkpoint as the others; probe random models alone.",
-                paths[i]));
+            throw UsageError(
+                fmt::format("{}: is a random model, expected a checkpoint as the others; probe "
+                            "random models alone.",
+                            paths[i]));
         const SeriesMember found = steps.empty()
                                        ? find_member(paths[i])
                                        : SeriesMember{paths[i], steps[i], "step", "--steps"};
