@@ -141,7 +141,7 @@ void Program::show(std::string text) {
     chosen_ = text_.get();
 }
 
-/// `tsdiag` alone, as `tsdiag help [COMMAND]`, asks what there is, and gets it: no mistake, exit 0.
+/// `tsdiag` alone, as `tsdiag help` and `tsdiag help NAME`, asks what there is: no mistake, exit 0.
 std::vector<std::string> Program::asked(const std::vector<std::string>& words) const {
     const std::string help = "--help";
     if (words.empty()) return {help};
