@@ -27,6 +27,7 @@ bool rows_are_equal(const View& p);
 struct Which {
     bool deflated;
     Index rank;
+    double error = 0;  ///< in the 2-norm: a value is certain for every matrix as near to P
 };
 inline Which second_of(const Structure& known) {
     return {known.row_stochastic, known.row_stochastic ? 1 : 2};
@@ -39,6 +40,9 @@ double rounding_of(const View& p);
 Estimate by_arnoldi(const View& p, const Which& which, double accuracy);
 Estimate by_dense(const View& p, const Which& which, double accuracy);
 Estimate by_library(const View& p, const Which& which, double accuracy);
+
+/// A value that passed a test, by a proof: certain only where that agrees, else its interval.
+Estimate confirmed(Estimate tested, const Estimate& proven, double accuracy);
 
 /// An upper bound of |A|_2, A = P less its column means, `column` the sums of its columns, or P
 /// itself where they are 0: |A|_F, and what rounding may have taken from it.

@@ -48,20 +48,13 @@ void confirm(const Problem& problem, std::span<const Index> heads, Found& found)
     const stored::Heads all(problem.p.matrix());
     for (std::size_t i = 0; i < heads.size(); ++i) {
         if (!found[i]) continue;
-        Estimate& e = *found[i];
         const View p = all[heads[i]];
         const Estimate proven =
             problem.for_norm()
                 ? one_matrix::dense_norm(p, problem.accuracy)
                 : one_matrix::by_dense(p, one_matrix::second_of(problem.known), problem.accuracy);
-        const double accuracy = problem.accuracy / (problem.for_norm() ? 10 : 1),
-                     allowed = accuracy * proven.value;
-        e.converged =
-            e.converged && proven.converged && std::abs(e.value - proven.value) <= allowed;
-        if (e.converged) continue;
-        e.low = proven.low.value_or(proven.value - allowed);
-        e.high = proven.high.value_or(proven.value + allowed);
-        e.value = std::clamp(e.value, *e.low, *e.high);
+        found[i] = one_matrix::confirmed(*found[i], proven,
+                                         problem.accuracy / (problem.for_norm() ? 10 : 1));
     }
 }
 
