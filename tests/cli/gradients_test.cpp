@@ -78,7 +78,8 @@ TEST(Gradients, OfATrainingAreThoseOfItsLayersToo) {
     const Finished done = tsdiag(folder, {"gradients", "run", "--no-report", "--json"});
     ASSERT_EQ(done.code, 0) << done.err;
     std::vector<std::string> names;
-    for (const Json& one : Json::parse(done.out, "gradients")["series"].array())
+    const Json found = Json::parse(done.out, "gradients");
+    for (const Json& one : found["series"].array())
         names.push_back(one["series"].string());
     EXPECT_THAT(names, testing::ElementsAre("grad_norm", "grad_norm layer=0", "grad_norm layer=1",
                                             "grad_norm of no layer"));

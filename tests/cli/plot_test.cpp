@@ -89,7 +89,7 @@ TEST_F(Plot, PrintsACaptionWithWhatWasMeasured) {
     EXPECT_THAT(caption, AllOf(HasSubstr("(a) t_sim: token similarity; (b) "),
                                HasSubstr("random:post-norm,d=16,heads=2,layers=3"),
                                HasSubstr("4 trials with 1 sample each of 6 tokens"),
-                               HasSubstr("seed 0"), HasSubstr("Bands are 95 % intervals")));
+                               HasSubstr("seed 0"), HasSubstr("Bands: 95 % intervals")));
     const Json run = Json::parse(read_file(folder / "a.tsdiag/run.json"), "run.json");
     EXPECT_THAT(caption,
                 HasSubstr("Measured with tsdiag " + run["tsdiag"].string() + " (tsdiag probe)."));

@@ -69,7 +69,7 @@ TEST_F(ProbeSeries, GivesAtEachStepWhatProbeGivesAlone) {
     }
     const std::string page = read_file(folder / "run.tsdiag/report.html");
     EXPECT_NE(page.find("id=\"trajectory_t_sim_out\""), std::string::npos);
-    EXPECT_NE(page.find("The findings below are for the last checkpoint"), std::string::npos);
+    EXPECT_NE(page.find("Last checkpoint: "), std::string::npos);
     ASSERT_EQ(tsdiag(folder, {"report", "run.tsdiag"}).code, 0);
     EXPECT_EQ(read_file(folder / "run.tsdiag/report.html"), page);
 }

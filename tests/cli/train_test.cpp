@@ -166,7 +166,7 @@ TEST(TrainCommand, ComparesItsLossWithAGuessAmongTheTargets) {
         EXPECT_EQ(found.code, 0) << found.err;
         std::string said = found.out;
         std::ranges::replace(said, '\n', ' ');  // where lines are broken
-        EXPECT_THAT(said, HasSubstr("The training loss ends above that of a guess"));
+        EXPECT_THAT(said, HasSubstr("The training loss ends above that of guessing by frequency"));
         const Json run = Json::parse(read_file(folder / "run/run.json"), "run.json");
         return run["guess"].number();
     };
