@@ -347,8 +347,8 @@ void ModelVerdict::undefined_numbers() {
         text += (i ? "; " : "") + why_lacking(sorted[i].metrics, sorted[i].first);
     if (sorted.size() > most_reasons)
         text += fmt::format("; and {}", counted(sorted.size() - most_reasons, "other reason"));
-    say(Level::note, fmt::format("{} of {} numbers {} missing: {}.", undefined, all,
-                                 undefined == 1 ? "is" : "are", text));
+    say(Level::note, fmt::format("{} of {} numbers {} no value: {}.", undefined, all,
+                                 undefined == 1 ? "has" : "have", text));
 }
 
 void ModelVerdict::bounded_numbers() {

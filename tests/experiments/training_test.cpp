@@ -32,7 +32,7 @@ TEST(Trained, TellsOfARunThatDiverges) {
 TEST(Trained, TellsItsProgressByStepsAndNeverBackwards) {
     ExperimentOptions options;
     options.scale = ExperimentScale::tiny;
-    options.readings = {{"trials", "2"}, {"steps", "4"}};
+    options.readings = {{"trials", "2"}, {"steps", "10"}};
     std::vector<double> told;
     options.progress = [&](const Progress& at) { told.push_back(at.fraction); };
     perform(experiment("tse.fig6"), options);

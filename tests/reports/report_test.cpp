@@ -38,7 +38,7 @@ TEST(ReportTest, EveryLinkWithinThePageHasItsTarget) {
     std::size_t links = 0;
     for (std::sregex_iterator it(page.begin(), page.end(), link), end; it != end; ++it, ++links)
         EXPECT_TRUE(contains(page, " id=\"" + (*it)[1].str() + "\"")) << (*it)[1];
-    EXPECT_GT(links, figures().size());
+    EXPECT_GE(links, 4u);  // to the verdict, and from findings
 }
 
 TEST(ReportTest, EveryStaticFigureThatIsLinkedExists) {
@@ -157,14 +157,14 @@ TEST(ReportTest, ASeriesIsJudgedByAllItsSteps) {
                          "iteration 20 (layer 0) and is 0.4000 at iteration 30 (layer 0), the "
                          "last."));
     EXPECT_EQ(count_of(page, "<p class=\"headline"), 1u);
-    EXPECT_TRUE(contains(page, "<a href=\"#trajectory_t_sim_out\">"));
+    EXPECT_LT(page.find("<figure id=\"trajectory_t_sim_out\""), page.find("<details>"));
 }
 
 TEST(ReportTest, AnEmptyTableIsAReportToo) {
     Folder folder;
     const std::string page = page_of(Table("m"), {}, folder);
     EXPECT_TRUE(contains(page, "</html>"));
-    EXPECT_TRUE(contains(page, "the table has no value of t_sim or t_div or t_cos."));
+    EXPECT_TRUE(contains(page, "the table has no value of t_sim or t_div."));
     EXPECT_EQ(count_of(page, "<figure "), 0u);
 }
 

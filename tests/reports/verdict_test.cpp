@@ -318,13 +318,13 @@ TEST(VerdictTest, UndefinedAndUncertifiedNumbersAreCountedWithTheirReasons) {
     const std::vector<Finding> all = verdict(t, {});
     EXPECT_EQ(
         saying(all, "undefined").text,
-        "4 of 5 numbers are missing: omega is undefined (e^T X = 0); r is undefined (Y = 0).");
+        "4 of 5 numbers have no value: omega is undefined (e^T X = 0); r is undefined (Y = 0).");
     Table causal("m");
     causal.scalar({.layer = 0}, "est1", undefined("pre-norm"));
     causal.scalar({.layer = 0}, "est2", undefined("pre-norm"));
     causal.scalar({.layer = 0}, "delta_pi", undefined("pi = e_1 is not positive"));
     EXPECT_EQ(saying(verdict(causal, {}), "missing").text,
-              "3 of 3 numbers are missing: est1, est2 need a post-norm layer; delta_pi needs "
+              "3 of 3 numbers have no value: est1, est2 need a post-norm layer; delta_pi needs "
               "attention that is not causal.");
     EXPECT_EQ(saying(all, "certified").text,
               "1 number is not certified: metrics.csv has its interval instead of a value.");
