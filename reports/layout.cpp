@@ -213,7 +213,7 @@ double contrast(Rgb a, Rgb b) {
 
 std::vector<LineStyle> line_styles(const Figure& figure, bool on_paper) {
     std::vector<LineStyle> styles;
-    std::size_t measured = 0, predicted = 0;
+    std::size_t measured = 0, ordered = 0, predicted = 0;
     const std::size_t first = on_paper ? okabe_ito.size() - 1 : 0;  // black
     const auto dashes = [](std::size_t i) { return measured_dashes[i % measured_dashes.size()]; };
     std::set<std::string> in_order;  // the same name in two panels gets the same style
@@ -233,8 +233,9 @@ std::vector<LineStyle> line_styles(const Figure& figure, bool on_paper) {
             } else if (plot.ordered) {
                 const std::size_t places = in_order.size() / plot.runs;
                 set_ordered(style,
-                            places > 1 ? double(measured / plot.runs) / double(places - 1) : 0);
-                if (on_paper) style.dash = dashes(plot.runs > 1 ? measured % plot.runs : measured);
+                            places > 1 ? double(ordered / plot.runs) / double(places - 1) : 0);
+                if (on_paper) style.dash = dashes(plot.runs > 1 ? ordered % plot.runs : measured);
+                ++ordered;
                 ++measured;
             } else {
                 // the dashes change when the colours repeat

@@ -28,6 +28,12 @@ SamePanel same_panel(std::span<const PaperFigure> all, const Plot& first) {
                 fmt::format("{}: its figure {} has no panel '{}', so it cannot lie over that of "
                             "{}; choose a panel that both have with --panel.",
                             one.label, one.figure.name, first.title, all.front().label));
+        if (at->x.title != first.x.title || at->y.title != first.y.title)
+            throw UsageError(fmt::format(
+                "{}: its panel '{}' has the axes {} and {}, so it cannot lie over that of {}, "
+                "which has {} and {}.",
+                one.label, first.title, at->x.title, at->y.title, all.front().label, first.x.title,
+                first.y.title));
         found.push_back(&*at);
     }
     return found;
@@ -251,6 +257,44 @@ std::string about_bands(const std::string& caption) {
     return out;
 }
 
+/// Of an overlay: the bands of all results, whose captions may differ.
+std::string about_all_bands(std::span<const PaperFigure> all) {
+    std::vector<std::string> said;
+    for (const PaperFigure& one : all)
+        if (std::string text = about_bands(one.figure.caption);
+            !text.empty() && std::ranges::find(said, text) == said.end())
+            said.push_back(std::move(text));
+    return fmt::format("{}", fmt::join(said, " "));
+}
+
+/// "norm1, norm2", and of more than `most_named` how many.
+std::string some_of(const std::vector<std::string>& lines) {
+    constexpr std::size_t most_named = 6;
+    const std::size_t named = lines.size() > most_named ? most_named / 2 : lines.size();
+    std::string out = fmt::format("{}", fmt::join(std::span(lines).first(named), ", "));
+    if (named < lines.size()) out += fmt::format(" and {} more", lines.size() - named);
+    return out;
+}
+
+/// The lines of the panels that an overlay lacks: "A: norm1, norm2; B: layer 3".
+std::string left_out(std::span<const PaperFigure> all) {
+    std::vector<std::vector<std::string>> lacking(all.size());
+    for (const Plot& panel : all.front().figure.panels) {
+        const SamePanel panels = same_panel(all, panel);
+        for (std::size_t i = 0; i < all.size(); ++i)
+            for (const Series& s : panels[i]->series)
+                if (same_line(panels, s.name).empty() &&
+                    std::ranges::find(lacking[i], s.name) == lacking[i].end())
+                    lacking[i].push_back(s.name);
+    }
+    std::string out;
+    for (std::size_t i = 0; i < all.size(); ++i)
+        if (!lacking[i].empty())
+            out +=
+                fmt::format("{}{}: {}", out.empty() ? "" : "; ", all[i].label, some_of(lacking[i]));
+    return out;
+}
+
 /// "Measured with tsdiag 0.1.0 (tsdiag probe)."
 std::string programs_in_words(std::span<const PaperFigure> all) {
     std::vector<std::string> used;
@@ -308,8 +352,9 @@ std::string paper_caption(const Figure& shown, std::span<const PaperFigure> all,
         panels.empty() || panels == shown.title ? shown.title : shown.title + ": " + panels;
     std::string out = fmt::format("{}. Numbers of {}.", title, subjects);
     if (has_bands(shown))
-        if (const std::string bands = about_bands(shown.caption); !bands.empty())
-            out += " " + bands;
+        if (const std::string bands = about_all_bands(all); !bands.empty()) out += " " + bands;
+    if (const std::string lines = left_out(all); !lines.empty())
+        out += fmt::format(" Left out are lines that not all have: {}.", lines);
     out += " " + programs_in_words(all);
     return tex ? tex_words(out) : out;
 }

@@ -88,6 +88,21 @@ TEST(OverlayTest, InAnOrderAPlaceHasAColourAndAResultItsDashes) {
     }
 }
 
+/// A panel of an order has its colours, whatever lines a panel before it has.
+TEST(LineStylesTest, InAnOrderDoNotDependOnOtherPanels) {
+    const std::vector<Series> layers = {line("layer 0", 1), line("layer 1", 2)};
+    Figure alone = of("", layers).figure;
+    alone.panels[0].ordered = true;
+    Figure behind = of("", {line("all", 1)}).figure;
+    behind.panels.push_back(alone.panels[0]);
+    for (const bool on_paper : {false, true}) {
+        const auto expected = reports::line_styles(alone, on_paper),
+                   styles = reports::line_styles(behind, on_paper);
+        ASSERT_EQ(styles.size(), 3u);
+        for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(styles[i + 1].colour, expected[i].colour);
+    }
+}
+
 TEST(LineStylesOnPaperTest, BeginWithBlackAndAllDiffer) {
     const Figure figure = of("", {line("a", 1), line("b", 2), line("c", 3)}).figure;
     const std::vector<reports::LineStyle> styles = reports::line_styles(figure, true);
@@ -109,6 +124,30 @@ TEST(PaperCaptionTest, SaysWhatBandsAreOnlyWhereThereAreSome) {
                 AllOf(HasSubstr(" Bands are 95 % intervals of r, for three. Measured"),
                       HasSubstr("Similarity: t. "), HasSubstr("seed 3"), HasSubstr("1.2")));
     EXPECT_THAT(paper_caption(one.figure, {&one, 1}, true), HasSubstr("95 \\%"));
+}
+
+TEST(PaperCaptionTest, NamesWhatAnOverlayLacksAndTheBandsOfAll) {
+    std::vector<PaperFigure> all = {of("A", {line("out", 1), line("norm1", 2)}),
+                                    of("B", {line("out", 3), line("layer 3", 4)})};
+    EXPECT_THAT(paper_caption(overlaid(all), all, false),
+                HasSubstr(" Left out are lines that not all have: A: norm1; B: layer 3. "));
+    // only the second has samples enough for bands
+    all[1].figure.caption = "X. Bands are 95 % intervals.";
+    all[1].figure.panels[0].series[0].low = all[1].figure.panels[0].series[0].high = {1.0, 2.0};
+    EXPECT_THAT(paper_caption(overlaid(all), all, false),
+                HasSubstr(" Bands are 95 % intervals. Left"));
+    all[0].figure.caption = all[1].figure.caption;
+    EXPECT_THAT(paper_caption(overlaid(all), all, false),
+                Not(HasSubstr("intervals. Bands")));  // said once
+    all = {of("A", {line("out", 1)}), of("B", {line("out", 3)})};
+    EXPECT_THAT(paper_caption(overlaid(all), all, false), Not(HasSubstr("Left out")));
+}
+
+TEST(OverlayTest, RefusesOtherAxes) {
+    std::vector<PaperFigure> all = {of("A", {line("out", 1)}), of("B", {line("out", 1)})};
+    all[0].figure.panels[0].x.title = "step";
+    all[1].figure.panels[0].x.title = "epoch";
+    EXPECT_THROW(overlaid(all), UsageError);
 }
 
 TEST(ForPaperTest, LettersTellPanelsApart) {
