@@ -493,8 +493,7 @@ void require_success(const Outcome& outcome, const fs::path& directory,
                      std::chrono::seconds limit) {
     if (!outcome.found)
         throw NotAvailable(
-            "gnuplot was not found, so the figures are not drawn as SVG and PDF; install "
-            "gnuplot-nox.");
+            "gnuplot was not found, so no figure is drawn as a file; install gnuplot-nox.");
     if (!outcome.in_time)
         throw Error(
             fmt::format("{}: gnuplot did not end within {} s and was stopped; is the gnuplot "

@@ -130,6 +130,12 @@ void print_place(const fs::path& out, bool has_page) {
 
 Json read_description(const fs::path& folder) {
     const fs::path file = folder / "run.json";
+    std::error_code failed;
+    if (!fs::exists(file, failed) && fs::exists(folder / "claims.json", failed))
+        throw FormatError(
+            fmt::format("{}: was written by tsdiag check, which draws its page and figures itself "
+                        "(--figure-width); its numbers are in claims.csv.",
+                        folder.string()));
     Json run = file_json(file, "a file written by tsdiag", longest_result);
     require_digests(folder, run);
     return run;

@@ -148,6 +148,7 @@ TEST_F(Plot, RefusesWithWhatToDo) {
     refused({"a.tsdiag", "similarity", "--format", "gif"}, "expected pdf, svg, png or tikz");
     refused({"a.tsdiag", "similarity", "-o", "a.gif"}, "add --format");
     refused({"a.tsdiag", "similarity", "--width", "3"}, "--width: '3' is not a length");
+    refused({"a.tsdiag", "similarity", "-o", "a.pdf", "--format", "svg"}, "expected .svg");
     refused({"a.tsdiag", "--panel", "t_sim"}, "need a FIGURE");
     refused({"a.tsdiag", "similarity", "--overlay", "a.tsdiag"}, "the same name");
     refused({"absent", "similarity"}, "is not a directory", 1);
@@ -159,6 +160,24 @@ TEST_F(Plot, RefusesWithWhatToDo) {
     EXPECT_EQ(read_file(folder / "taken.pdf"), "mine");
     plot({"similarity", "-o", "taken.pdf", "--force"});
     EXPECT_EQ(read_file(folder / "taken.pdf").substr(0, 5), "%PDF-");
+}
+
+TEST_F(Plot, SaysOfAComparisonAndAnExaminationWhatToDo) {
+    measure("pre-norm", "b.tsdiag");
+    const auto refused = [&](const std::vector<std::string>& words, const std::string& why,
+                             int code) {
+        const Finished done = tsdiag(folder, words);
+        EXPECT_EQ(done.code, code);
+        EXPECT_THAT(done.err, HasSubstr(why));
+        expect_one_sentence(done.err);
+    };
+    refused({"plot", "a.tsdiag", "similarity", "--overlay", "b.tsdiag", "--labels", "a,"},
+            "has an empty name", 2);
+    tsdiag(folder, {"compare", "a.tsdiag", "b.tsdiag", "-o", "compared", "-q"});
+    refused({"plot", "compared"}, "plot one of them with --overlay", 1);
+    tsdiag(folder, {"check", "devil.eq59", "--trials", "20", "-o", "checked", "-q"});
+    for (const char* command : {"plot", "report"})
+        refused({command, "checked"}, "was written by tsdiag check", 1);
 }
 
 TEST_F(Plot, DrawsSeriesTrainingsAndExperiments) {

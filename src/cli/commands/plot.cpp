@@ -48,9 +48,15 @@ constexpr std::array<FormatName, 5> format_names = {{{"pdf", ".pdf", FigureForma
 /// By `--format`, else by the ending of `--out`, else PDF.
 const FormatName& format_of(const PlotCommand& command) {
     const fs::path ending = fs::path(command.out).extension();
+    const auto by_ending = std::ranges::find(format_names, ending.string(), &FormatName::ending);
     const auto found = command.format.empty()
-                           ? std::ranges::find(format_names, ending.string(), &FormatName::ending)
+                           ? by_ending
                            : std::ranges::find(format_names, command.format, &FormatName::name);
+    if (found != format_names.end() && by_ending != format_names.end() &&
+        by_ending->ending != found->ending)
+        throw UsageError(fmt::format("--out: {} ends as {} does, expected {} for --format {}.",
+                                     printable(command.out), by_ending->name, found->ending,
+                                     found->name));
     if (found != format_names.end()) return *found;
     if (command.format.empty() && ending.empty()) return format_names.front();
     if (command.format.empty())
@@ -65,11 +71,6 @@ const FormatName& format_of(const PlotCommand& command) {
 std::vector<Figure> figures_of(const RunResult& result, const fs::path& from) {
     const RunRecord run = result.run;
     switch (run.kind) {
-        case RunRecord::Kind::compare:
-            throw FormatError(fmt::format(
-                "{}: is a comparison, whose figures need the results that were compared; plot one "
-                "of them with --overlay and the other.",
-                from.string()));
         case RunRecord::Kind::gradients:
             return log_figures(result.table, run);
         case RunRecord::Kind::train:
@@ -77,6 +78,7 @@ std::vector<Figure> figures_of(const RunResult& result, const fs::path& from) {
         case RunRecord::Kind::figure:
             return study(experiment(run.experiment), result, recorded_options(run)).figures;
         case RunRecord::Kind::probe:
+        case RunRecord::Kind::compare:  // without tables: refused before
         case RunRecord::Kind::check:
             break;
     }
@@ -93,6 +95,11 @@ Drawable read_drawable(const fs::path& from) {
     if (!fs::is_directory(from, failed))
         throw FormatError(
             fmt::format("{}: is not a directory, expected one written by tsdiag.", from.string()));
+    if (RunRecord(read_description(from)).kind == RunRecord::Kind::compare)
+        throw FormatError(fmt::format(
+            "{}: is a comparison, whose figures need the results that were compared; plot one of "
+            "them with --overlay and the other.",
+            from.string()));
     const RunResult result = read_result(from);
     return {result.run, figures_of(result, from)};
 }
@@ -134,6 +141,8 @@ std::vector<std::string> labels_of(const PlotCommand& command) {
         throw UsageError(fmt::format("--labels: has {} for {}.",
                                      counted(command.labels.size(), "name"),
                                      counted(folders.size(), "result")));
+    if (std::ranges::find(command.labels, "") != command.labels.end())
+        throw UsageError("--labels: has an empty name.");
     std::vector<std::string> labels = command.labels;
     for (const std::string& folder : folders) {
         if (labels.size() == folders.size()) break;
