@@ -77,7 +77,36 @@ TEST_F(Compare, OfDrawnModelsThatProbeIsGiven) {
     const Json printed = Json::parse(again.out, "stdout");
     EXPECT_EQ(printed["output"].string(), "compare");
     EXPECT_EQ(printed["compared"].array().size(), 2u);
+    EXPECT_EQ(printed["out"].string(), "drawn.tsdiag/comparison");
     EXPECT_EQ(tsdiag(folder, with(words, {"--part", "1/2"})).code, 2);
+}
+
+TEST_F(Compare, OfDrawnModelsRefusesBeforeItMeasures) {
+    const std::vector<std::string> more = {"--tokens", "8", "-o", "out", "--no-report"};
+    const std::string a = "random:post-norm,d=16,heads=2,layers=2";
+    const Finished unknown = tsdiag(folder, with({"probe", a, "random:nothing"}, more));
+    EXPECT_EQ(unknown.code, 2);
+    EXPECT_THAT(unknown.err, HasSubstr("random:nothing: unknown model"));
+    EXPECT_FALSE(fs::exists(folder / "out"));
+    fs::create_directories(folder / "out/B-random-pre-norm");
+    write_file(folder / "out/B-random-pre-norm/mine", "");
+    const Finished foreign = tsdiag(folder, with({"probe", a, "random:pre-norm"}, more));
+    EXPECT_EQ(foreign.code, 2);
+    EXPECT_THAT(foreign.err, HasSubstr("mine, which tsdiag did not write"));
+    EXPECT_FALSE(fs::exists(folder / "out/A-random-post-norm/run.json"));
+}
+
+TEST_F(Compare, OfDrawnModelsDrawsAllPagesAsAsked) {
+    const Finished done = tsdiag(folder, {"probe", "random:post-norm,d=16,heads=2,layers=2",
+                                          "random:pre-norm,d=16,heads=2,layers=2", "--tokens", "8",
+                                          "--probes", "t_sim", "--figure-width", "3.25in", "-q"});
+    ASSERT_EQ(done.code, 0) << done.err;
+    if (done.err.find("gnuplot") != std::string::npos) GTEST_SKIP() << "gnuplot is not installed";
+    for (const char* figure :
+         {"A-random-post-norm/figures/similarity.svg", "comparison/figures/courses.svg"})
+        EXPECT_THAT(read_file(folder / ("drawn.tsdiag/" + std::string(figure))),
+                    HasSubstr("width=\"312\""))
+            << figure;
 }
 
 TEST_F(Compare, SaysFirstWhatBecomesOfTheTokensAndWritesAPage) {

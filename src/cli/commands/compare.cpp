@@ -4,6 +4,7 @@
 
 #include "command.hpp"
 #include "json_outputs.hpp"
+#include "probing.hpp"
 #include "result_files.hpp"
 #include "terminal.hpp"
 #include "tsdiag/assertion.hpp"
@@ -230,9 +231,7 @@ int CompareCommand::run() const {
         for (Judgement& one : judge(assertion, all)) judged.push_back(std::move(one));
     const bool failed = std::ranges::any_of(judged, [](auto& one) { return !one.holds; });
 
-    const RunRecord found = record_of(all, changes, judged);
-    print_json("compare", found.json());
-    const RunRecord run = described(found);
+    const RunRecord found = record_of(all, changes, judged), run = described(found);
     if (directory) {
         write_atomically(directory->temporary() / "compare.csv", comparison_csv(changes, all));
         for (const std::string& line : write_comparison(all, changes, judged_findings(judged), run,
@@ -241,6 +240,9 @@ int CompareCommand::run() const {
         write_description(run, directory->temporary());
         directory->commit();
     }
+    print_json("compare", found.json()
+                              .set("out", directory ? Json(out) : Json())
+                              .set("files", directory ? files_json(out) : Json(Json::Array())));
     if (!quiet) print(comparison_text(all, changes, judged));
     if (quiet || prints_json())
         for (const Judgement& one : judged)
@@ -249,6 +251,18 @@ int CompareCommand::run() const {
         print(fmt::format(
             "\n{}\n", styled(printable((fs::path(out) / "report.html").string()), Style::bold)));
     return failed ? assertion_failed : 0;
+}
+
+int compare_results(const std::vector<std::string>& results, const std::string& out,
+                    const FigureStyle& look, bool force, bool quiet) {
+    CLI::App app;
+    CompareCommand command(app);
+    command.results = results;
+    command.out = out;
+    command.look = look;
+    command.force = force;
+    command.quiet = quiet;
+    return command.run();
 }
 
 extern const CommandEntry compare_command = {

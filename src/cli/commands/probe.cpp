@@ -6,7 +6,6 @@
 #include "json_outputs.hpp"
 #include "other_names.hpp"
 #include "probing.hpp"
-#include "program.hpp"
 #include "ranks.hpp"
 #include "result_files.hpp"
 #include "split.hpp"
@@ -17,6 +16,7 @@
 #include "tsdiag/checkpoint_series.hpp"
 #include "tsdiag/comparison.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/families.hpp"
 #include "tsdiag/file.hpp"
 #include "tsdiag/report.hpp"
 #include "tsdiag/train.hpp"
@@ -167,9 +167,11 @@ void probe_one(const ProbeOptions& probe, const std::string& out, bool alone) {
     print_place(out, !probe.no_report);
 }
 
+constexpr std::string_view drawn_prefix = "random:";
+
 bool are_drawn(const std::vector<std::string>& models) {
     return models.size() > 1 && std::ranges::all_of(models, [](const std::string& model) {
-               return model.starts_with("random:");
+               return model.starts_with(drawn_prefix);
            });
 }
 
@@ -183,20 +185,27 @@ int probe_drawn(const ProbeOptions& probe, const std::string& out) {
         throw UsageError(
             "several drawn models are measured by one process, expected a single one to share "
             "among processes; compare their results with tsdiag compare.");
-    std::vector<std::string> compared = {"compare"};
+    const auto folder = [&](std::size_t i) {
+        const std::string name = fs::path(default_directory(probe.models[i])).stem().string();
+        return (fs::path(out) / fmt::format("{}-{}", letter(i), name)).string();
+    };
+    const std::string page =
+        probe.no_report ? std::string() : (fs::path(out) / "comparison").string();
+    // What is wrong is refused before any work.
+    for (const std::string& model : probe.models)
+        random_model(std::string_view(model).substr(drawn_prefix.size()));
+    std::vector<std::string> folders;
+    for (std::size_t i = 0; i < probe.models.size(); ++i) {
+        folders.push_back(folder(i));
+        ResultWriter(folders.back(), probe.force);
+    }
+    if (!page.empty()) ResultWriter(page, probe.force);
     for (std::size_t i = 0; i < probe.models.size(); ++i) {
         ProbeOptions one = probe;
         one.models = {probe.models[i]};
-        const std::string name = fs::path(default_directory(probe.models[i])).stem().string();
-        compared.push_back((fs::path(out) / fmt::format("{}-{}", letter(i), name)).string());
-        probe_one(one, compared.back(), false);
+        probe_one(one, folders[i], false);
     }
-    if (!probe.no_report) {
-        compared.insert(compared.end(), {"--out", (fs::path(out) / "comparison").string()});
-        if (probe.force) compared.emplace_back("--force");
-    }
-    if (probe.quiet) compared.emplace_back("--quiet");
-    return Program(compared).command().run();
+    return compare_results(folders, page, probe.look, probe.force, probe.quiet);
 }
 
 }  // namespace
@@ -205,10 +214,11 @@ int ProbeCommand::run() const {
     if (probe.threads > 0) use_threads(probe.threads);
     refuse_names_of_others("probe", probe.models);
     require_well_formed(probe.run);
-    const bool drawn = are_drawn(probe.models);
-    const std::string name = drawn ? "drawn.tsdiag" : default_directory(named_by(probe.models));
+    const bool several_drawn = are_drawn(probe.models);
+    const std::string name =
+        several_drawn ? "drawn.tsdiag" : default_directory(named_by(probe.models));
     const std::string out = probe.out.empty() ? name : probe.out;
-    if (!drawn && is_series(probe.models)) {
+    if (!several_drawn && is_series(probe.models)) {
         if (probe.profile)
             throw UsageError("--profile: expects a single model; profile one checkpoint.");
         return run_series(with_held_out(probe), out);
@@ -216,7 +226,7 @@ int ProbeCommand::run() const {
     if (!probe.steps.empty())
         throw UsageError(fmt::format("--steps: {} is a single model, expected several checkpoints.",
                                      probe.models.front()));
-    if (drawn) return probe_drawn(probe, out);
+    if (several_drawn) return probe_drawn(probe, out);
     probe_one(probe, out, true);
     return 0;
 }
