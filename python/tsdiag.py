@@ -79,11 +79,11 @@ def call(*words, **options):
 class Result:
     """A folder that tsdiag has written."""
 
-    def __init__(self, folder, findings=None):
+    def __init__(self, folder):
         self.folder = os.fspath(folder)
-        self.findings = findings
         with open(os.path.join(self.folder, "run.json"), encoding="utf-8") as file:
             self.run = json.load(file)
+        self.findings = self.run.get("findings")
         self._tables = None
 
     def __repr__(self):
@@ -99,8 +99,8 @@ class Result:
 
     @property
     def verdict(self):
-        """What was found, in one sentence; None of a result that was loaded."""
-        return self.findings[0]["text"] if self.findings else None
+        """What was found, in one sentence; None of a result of a version that did not keep it."""
+        return self.findings[0]["text"] if self.findings else self.run.get("verdict")
 
     @property
     def files(self):
@@ -131,9 +131,10 @@ def load(folder):
 
 
 def run(*words, **options):
-    """Measures a model, or several checkpoints of a training: `tsdiag probe WORDS...`."""
+    """Measures a model, or several checkpoints of a training: `tsdiag probe WORDS...`.  Of several random models what
+    comes back is their comparison, without a page (no_report) as `compare` tells it."""
     told = call("probe", *words, **options)
-    return Result(told["out"], told["findings"])
+    return Result(told["out"]) if told["out"] else told
 
 
 probe = run  # the name of the command

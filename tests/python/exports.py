@@ -309,7 +309,7 @@ def main():
         result = module.probe(MODEL, tokens=6, samples=2, out="one", no_report=True, quiet=None)
         assert result.folder == "one" and result.run["model"]["layers"] == 2
         assert result.findings[0]["headline"] is True and result.verdict == result.findings[0]["text"]
-        assert result.files["run.json"] == os.path.join("one", "run.json") and module.load("one").verdict is None
+        assert result.files["run.json"] == os.path.join("one", "run.json") and module.load("one").findings == result.findings
         rows = result.metrics
         count = sum(1 for _ in open("one/metrics.csv")) - 1
         assert len(rows) == count > 10, (len(rows), count)
@@ -318,6 +318,10 @@ def main():
             assert rows[0]["metric"] and set(rows[0]) == set(rows[-1])
         else:
             assert {"metric", "of", "unit", "value"} <= set(rows.columns)
+        drawn = ["random:%s-norm,d=8,heads=2,layers=2" % place for place in ("post", "pre")]
+        compared = module.run(*drawn, tokens=6, out="drawn")
+        assert compared.folder == os.path.join("drawn", "comparison") and "t_sim" in compared.verdict, compared.verdict
+        assert len(module.run(*drawn, tokens=6, out="plain", no_report=True)["compared"]) == 2
         told = module.compare(result, "one", assert_=["t_sim@out:last < 2", "t_sim@out:last > 2"])
         assert [one["holds"] for one in told["assertions"][::2]] == [True, False], told["assertions"]
         assert told["significant"] == 0
