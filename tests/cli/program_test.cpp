@@ -623,6 +623,10 @@ TEST(List, OfMetricsHasWhatTablesOfEveryCommandHold) {
     std::set<std::string> listed;
     for (std::string line; std::getline(lines, line);)
         listed.insert(line.substr(0, line.find(' ')));
+    std::set<std::string> as_json = {"name"};  // as the head of the columns
+    const Json printed = Json::parse(tsdiag(folder, {"list", "metrics", "--json"}).out, "list");
+    for (const Json& one : printed.array()) as_json.insert(one["name"].string());
+    EXPECT_EQ(as_json, listed);
     for (const std::vector<std::string>& words : commands) {
         SCOPED_TRACE(testing::PrintToString(words));
         const Finished done = tsdiag(folder, with(words, {"-o", "out", "--force"}));

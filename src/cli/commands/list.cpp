@@ -26,6 +26,22 @@ struct ListCommand final : Command {
 
 using Rows = std::vector<std::vector<std::string>>;
 
+/// What tables hold beside metrics.
+struct Column {
+    std::string name, by, kind, meaning;
+};
+std::vector<Column> further_columns() {
+    std::vector<Column> all = {
+        {"loss", "train", "column",
+         "L in nats, of each step on the batch, of evaluations on held-out data"},
+        {"accuracy", "train", "column", "share of held-out predictions that are right"},
+        {"predictions", "train", "column", "how many held-out predictions there are"},
+        {"rate", "train", "column", "learning rate of each step"}};
+    for (const ExperimentEntry* entry : experiments())
+        all.push_back({std::string(entry->name), "figure", "table", std::string(entry->table)});
+    return all;
+}
+
 /// What stands in the tables of every command, and which makes it.
 Rows list_metrics() {
     Rows rows{{"name", "made by", "", "", "symbol", "meaning"}};
@@ -37,16 +53,8 @@ Rows list_metrics() {
     for (const ProbeEntry* entry : probes())
         for (const Metric& m : entry->metrics) add(entry->name, m);
     for (const Metric& m : series_metrics()) add("gradients", m);
-    for (const auto& [name, meaning] :
-         {std::pair{"loss",
-                    "L in nats, of each step on the batch, of evaluations on held-out data"},
-          {"accuracy", "share of held-out predictions that are right"},
-          {"predictions", "how many held-out predictions there are"},
-          {"rate", "learning rate of each step"}})
-        rows.push_back({name, "train", "", "column", "", meaning});
-    for (const ExperimentEntry* entry : experiments())
-        rows.push_back(
-            {std::string(entry->name), "figure", "", "table", "", std::string(entry->table)});
+    for (const Column& c : further_columns())
+        rows.push_back({c.name, c.by, "", c.kind, "", c.meaning});
     return rows;
 }
 
@@ -164,6 +172,9 @@ Json::Array as_json(std::span<const std::vector<std::string>> rows) {
 Json::Array metrics_as_json() {
     Json::Array all;
     for (const Metric* metric : metrics()) all.push_back(metric_schema(*metric));
+    for (const Metric& metric : series_metrics()) all.push_back(metric_schema(metric));
+    for (const Column& c : further_columns())
+        all.push_back(Json().set("name", c.name).set("definition", c.meaning).set("of", c.kind));
     return all;
 }
 
