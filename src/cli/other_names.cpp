@@ -58,9 +58,15 @@ bool is_log(const std::string& word) {
             name == "trainer_state.json" || name.find("tfevents") != name.npos);
 }
 
-bool is_model(const std::string& word) {
+/// Drawn, or in the cache of the Hub.
+bool is_named_model(const std::string& word) {
+    return word.starts_with("random:") || local_model(word) != word;
+}
+
+/// Whether it is a model is for its readers to say.
+bool is_other_path(const std::string& word) {
     std::error_code failed;
-    return word.starts_with("random:") || (fs::exists(local_model(word), failed) && !is_log(word));
+    return fs::exists(word, failed) && !is_log(word);
 }
 
 /// What a word may be: one that is several things is the first of them.
@@ -84,7 +90,8 @@ const WordKind word_kinds[] = {
     {"report", "a result", is_result},
     {"probe", "a figure of reports", is_figure_of_reports,
      [](const std::string&) { return std::string("tsdiag probe MODEL"); }},
-    {"probe", "a model", is_model}};
+    {"probe", "a model", is_named_model},
+    {"probe", "a path, perhaps of a model", is_other_path}};
 
 }  // namespace
 
