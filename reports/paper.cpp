@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <map>
 #include <set>
 
 #include "rows.hpp"
@@ -309,13 +308,18 @@ std::string programs_in_words(std::span<const PaperFigure> all) {
 }  // namespace
 
 std::vector<std::string> panel_names(const Figure& figure) {
-    std::vector<std::string> names;
-    for (const Plot& plot : figure.panels)
-        names.push_back(plot.title.substr(0, plot.title.find(": ")));
-    std::map<std::string, int> times;
-    for (const std::string& one : names) ++times[one];
-    for (std::size_t i = 0; i < names.size(); ++i)
-        if (names[i].empty() || times[names[i]] > 1) names[i] = fmt::format("{}", i + 1);
+    std::vector<std::string> starts, titles, names;
+    for (const Plot& plot : figure.panels) {
+        titles.push_back(plot.title);
+        starts.push_back(plot.title.substr(0, plot.title.find(": ")));
+    }
+    const auto alone = [](const std::vector<std::string>& all, const std::string& one) {
+        return !one.empty() && std::ranges::count(all, one) == 1;
+    };
+    for (std::size_t i = 0; i < titles.size(); ++i)
+        names.push_back(alone(starts, starts[i])   ? starts[i]
+                        : alone(titles, titles[i]) ? titles[i]
+                                                   : fmt::format("{}", i + 1));
     return names;
 }
 

@@ -145,8 +145,8 @@ struct PaperFigure {
     Figure figure = {};
     RunRecord run = {};
 };
-/// The names of the panels: what stands in front of ": " in their titles, or the whole title; where
-/// that is none or another's, too, the number of the panel, from 1.
+/// The names of the panels: what stands in front of ": " in their titles; where another has that,
+/// too, the whole title; where there is none or another has it, the number of the panel, from 1.
 std::vector<std::string> panel_names(const Figure& figure);
 /// The first figure with the lines of all: in each panel those that all results have (same stage,
 /// same layer), named by the labels.  What is the same line in all (`dashed`) stays one.  Throws

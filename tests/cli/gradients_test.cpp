@@ -120,6 +120,27 @@ TEST(Gradients, PrintTwentyRowsAtMost) {
     }
 }
 
+TEST(Gradients, OfTwoSeriesOfALayerTheMedianIsTheirMean) {
+    const TemporaryDirectory folder;
+    std::string log = "step";
+    for (int k = 0; k < 22; ++k)
+        log += ",grad_norm/layers." + std::to_string(k / 2) + (k % 2 == 0 ? ".a" : ".b");
+    for (int t = 0; t < 30; ++t) {
+        log += "\n" + std::to_string(t);
+        for (int k = 0; k < 22; ++k) log += "," + std::to_string(2 + std::sin(t * t) / (k % 2 + 1));
+    }
+    write_file(folder / "two.csv", log + "\n");
+    const Finished done = tsdiag(folder, {"gradients", "two.csv", "--no-report"});
+    ASSERT_EQ(done.code, 0) << done.err;
+    std::smatch row;
+    ASSERT_TRUE(std::regex_search(done.out, row,
+                                  std::regex("\ntwo.csv +0 +\\S+ +2 +(\\S+) +(\\S+) +(\\S+)\n")))
+        << done.out;
+    const double least = std::stod(row[1]), median = std::stod(row[2]), most = std::stod(row[3]);
+    EXPECT_LT(least, 0.75 * most);
+    EXPECT_NEAR(median, (least + most) / 2, 1e-3 * most);  // numbers of four digits
+}
+
 TEST(Gradients, GivesTheSameFilesForTheSameSeed) {
     const TemporaryDirectory folder;
     write_log(folder / "log.csv", 0.5);

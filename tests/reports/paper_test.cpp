@@ -27,13 +27,16 @@ std::vector<std::string> names_of(const Figure& figure) {
     return out;
 }
 
-TEST(PanelNamesTest, AreWhatStandsInFrontOrANumber) {
+TEST(PanelNamesTest, AreWhatStandsInFrontTheTitleOrANumber) {
     const Figure figure{.panels = {{.title = "t_sim: token similarity"},
                                    {.title = "loss"},
                                    {.title = ""},
-                                   {.title = "layers: a"},
-                                   {.title = "layers: b"}}};
-    EXPECT_THAT(panel_names(figure), ElementsAre("t_sim", "loss", "3", "4", "5"));
+                                   {.title = "log: a"},
+                                   {.title = "log: b"},
+                                   {.title = "same"},
+                                   {.title = "same"}}};
+    EXPECT_THAT(panel_names(figure),
+                ElementsAre("t_sim", "loss", "3", "log: a", "log: b", "6", "7"));
 }
 
 TEST(OverlayTest, HasTheLinesThatAllHaveAndAReferenceOnce) {

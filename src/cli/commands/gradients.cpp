@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <numeric>
 #include <regex>
 
 #include "command.hpp"
@@ -94,6 +95,12 @@ std::optional<Index> layer_of(const std::string& name) {
     return std::stoll(found[3]);
 }
 
+/// Of sorted rows; of an even number the mean of the middle two.
+double median_of(const std::vector<const MetricRow*>& sorted) {
+    const std::size_t upper = sorted.size() / 2, lower = (sorted.size() - 1) / 2;
+    return std::midpoint(*sorted[lower]->value, *sorted[upper]->value);
+}
+
 /// A row a layer of each log: how many series, and the least, middle and greatest grad_rsd.
 Rows rows_by_layer(const std::vector<Shown>& all) {
     std::vector<std::pair<std::string, std::optional<Index>>> order;
@@ -110,8 +117,7 @@ Rows rows_by_layer(const std::vector<Shown>& all) {
         std::ranges::sort(members, {}, [](const MetricRow* row) { return *row->value; });
         rows.push_back({key.first, key.second ? fmt::format("{}", *key.second) : "none",
                         members.back()->at.tensor, fmt::format("{}", members.size()),
-                        text_of(members.front()->value),
-                        text_of(members[members.size() / 2]->value),
+                        text_of(members.front()->value), text_of(median_of(members)),
                         text_of(members.back()->value)});
     }
     return rows;
@@ -133,11 +139,13 @@ std::string table_of(const LogSummary& summary) {
         all.resize(std::min(count, most_shown));
         rows = rows_of(all);
     }
-    const std::string text = aligned(rows, by_layer && rows.front().size() == 7 ? 3 : 2);
+    const bool grouped = rows.front()[1] == "layer";
+    const std::string text = aligned(rows, grouped ? 3 : 2);
     const std::size_t end = text.find('\n');
     std::string out = styled(text.substr(0, end), Style::bold) + text.substr(end);
     if (count > most_shown)
-        out += fmt::format("{} series; all of them are in metrics.csv\n", count);
+        out += fmt::format("{}{} series; all of them are in metrics.csv\n",
+                           grouped ? "" : fmt::format("{} that vary most of ", most_shown), count);
     return out;
 }
 
