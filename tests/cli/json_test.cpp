@@ -222,6 +222,7 @@ TEST(JsonOutput, OfAFailureHasItsSentence) {
          std::vector<std::vector<std::string>>{{"inspect", "absent.pt", "--json"},
                                                {"probe", post_norm, "--json", "--tokens", "many"},
                                                {"prob", "--json"},
+                                               {"check", "--markdown", "--json"},
                                                {"compare", "absent", "nowhere", "--json"}}) {
         SCOPED_TRACE(words.front());
         const Finished failed = tsdiag(folder, words);

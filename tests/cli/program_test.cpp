@@ -213,6 +213,7 @@ const Usage usages[] = {
     {"probe_of_a_claim", {"probe", "tse.thm"}, "tsdiag check tse.thm."},
     {"probe_of_a_metric", {"probe", "t_sim"}, "'t_sim' is a metric: tsdiag list metrics."},
     {"check_of_a_model", {"check", tiny}, "is a model: tsdiag probe"},
+    {"check_document_in_a_folder", {"check", "--markdown", "--out", "x"}, "drop --json and --out"},
     {"figure_of_a_path", {"figure", test_data()}, "is a path, perhaps of a model: tsdiag probe"},
     {"figure_of_reports", {"figure", "mixing"}, "a figure of reports: tsdiag probe MODEL."},
     {"init", {"init", "gpt2", "-o", "x"}, "random:NAME"},

@@ -256,6 +256,8 @@ int CheckCommand::run() const {
         print(list_text(chosen));
         return 0;
     }
+    if (markdown && (prints_json() || !out.empty()))
+        throw UsageError("--markdown: prints a document and nothing else; drop --json and --out.");
     if (threads > 0) use_threads(threads);
     for (const Claim* claim : chosen) plan(*claim, settings);  // refuses before hours pass
     // Without a folder, ranks keep their units beside one named "check".
