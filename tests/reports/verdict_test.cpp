@@ -323,7 +323,7 @@ TEST(VerdictTest, UndefinedAndUncertifiedNumbersAreCountedWithTheirReasons) {
     causal.scalar({.layer = 0}, "est1", undefined("pre-norm"));
     causal.scalar({.layer = 0}, "est2", undefined("pre-norm"));
     causal.scalar({.layer = 0}, "delta_pi", undefined("pi = e_1 is not positive"));
-    EXPECT_EQ(saying(verdict(causal, {}), "missing").text,
+    EXPECT_EQ(saying(verdict(causal, {}), "no value").text,
               "3 of 3 numbers have no value: est1, est2 need a post-norm layer; delta_pi needs "
               "attention that is not causal.");
     EXPECT_EQ(saying(all, "certified").text,
