@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "text.hpp"
 
@@ -23,8 +24,9 @@ class TokenCourse {
           ratios_(rows.depth(model, metric::xi_ratio, rows.attention_stage(model))),
           values_(defined(sim_)),
           run_(run) {
+        if (rows.attention_stage(model) != "attn") ratios_.clear();  // a parallel block: one step
         for (const std::string& stage : rows.stages(model, metric::xi_ratio))
-            if (stage != rows.attention_stage(model) && stage != "embed" && stage != "final_norm")
+            if (stage != "attn" && stage != "embed" && stage != "class" && stage != "final_norm")
                 other_ratios_.emplace_back(stage == "ffn"              ? "feed-forward"
                                            : stage.starts_with("norm") ? "norms"
                                                                        : stage,
@@ -106,7 +108,8 @@ class TokenCourse {
                 ? "stays at " + finish()
                 : fmt::format("{} from {}{} to {}{}", end > *input() ? "rises" : "falls", begin(),
                               of_input(), finish(), of_end());
-        if (most->first != last() && most->second > input().value_or(end))
+        if (most->first != last() && most->second > input().value_or(end) &&
+            after(most->first) != finish())
             text += fmt::format(", at most {} after {}", after(most->first), place(most->first));
         return text;
     }
@@ -128,44 +131,54 @@ class TokenCourse {
         return sum;
     }
 
-    /// ", feed-forward 13 %, norms 0 %": the parts of `rise` of the other steps; empty where theirs
-    /// and that of attention, `part`, are not all of it, to within 5 %.
-    std::string other_shares(Index end, double part, double rise) const {
-        std::map<std::string, double> others;
-        double sum = part;
+    /// The sums of the other steps, by what a reader calls them; none where one is not known.
+    std::optional<std::map<std::string, double>> other_growths(Index end) const {
+        std::map<std::string, double> out;
         for (const auto& [name, ratios] : other_ratios_) {
             const std::optional<double> grown = growth(ratios, end);
-            if (!grown) return {};
-            others[name] += *grown;
-            sum += *grown;
+            if (!grown) return std::nullopt;
+            out[name] += *grown;
         }
-        if (std::abs(sum - rise) > 0.05 * rise) return {};
-        std::string text;
-        for (const auto& [name, grown] : others)
-            text += fmt::format(", {} {:.0f} %", name, std::round(100 * grown / rise) + 0.0);
-        return text;
+        return out;
+    }
+
+    static std::string percent(double share) {
+        return fmt::format("{:.0f} %", std::round(100 * share) + 0.0);
     }
 
     /// " Attention causes 87 % of it, feed-forward 13 %, norms 0 %.": of the rise of
     /// ln(t_sim/t_div) from the input of layer 0 to layer `end`, the shares of the steps, sum_l ln
     /// xi_ratio, by odds(Y) = xi_ratio odds(X).  Of means over several samples the identity holds
-    /// nearly: "about".  Empty unless the odds at least double and every layer has a ratio.
+    /// nearly: "about", and the shares are those of the sum of all steps.  The other steps are left
+    /// out where they and attention are not all of the rise.  Empty unless the odds at least double
+    /// and every layer has a ratio.
     std::string shares(Index end) const {
         const double first_odds = odds(sim_in_, div_in_, 0), last_odds = odds(sim_, div_, end);
         if (first_odds == 0 || last_odds < 2 * first_odds) return {};
         const std::optional<double> part = growth(ratios_, end);
         if (!part) return {};
-        const double rise = std::log(last_odds / first_odds), share = *part / rise;
         const bool one = run_.input.samples.value_or(1) == 1 && run_.input.trials.value_or(1) == 1;
+        const auto others = other_growths(end);
+        double rise = std::log(last_odds / first_odds), sum = *part;
+        for (const auto& [name, grown] : others.value_or(std::map<std::string, double>()))
+            sum += grown;
+        const bool whole = others && std::abs(sum - rise) <= (one ? 0.05 : 0.1) * rise;
+        if (whole && !one) rise = sum;
+        const double share = *part / rise;
+        // what exceeds the rise may be due to the means
+        if (!whole && !one && (share < 0 || share > 1)) return {};
+        std::string rest;
+        if (whole)
+            for (const auto& [name, grown] : *others)
+                rest += fmt::format(", {} {}", name, percent(grown / rise));
         const char* about = one ? "" : "about ";
-        const std::string others = other_shares(end, *part, rise);
-        if (share < 0)
-            return fmt::format(" Attention works against it, other steps cause it{}.", others);
-        if (share > 1.005)
+        if (share < -0.005)
+            return fmt::format(" Attention works against it, other steps cause it{}.", rest);
+        if (share > 1.05)
             return fmt::format(
                 " Attention alone would go {}{:.2g} times as far; other steps take the rest back.",
                 about, share);
-        return fmt::format(" Attention causes {}{:.0f} % of it{}.", about, 100 * share, others);
+        return fmt::format(" Attention causes {}{} of it{}.", about, percent(share), rest);
     }
 
     Depth sim_, div_, sim_in_, div_in_, ratios_;

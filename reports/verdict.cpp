@@ -55,6 +55,9 @@ class ModelVerdict {
         return rows_.depth(model_, metric, stage);
     }
 
+    /// Are attention and feed-forward one step?
+    bool is_parallel() const { return rows_.attention_stage(model_) == "ffn"; }
+
     void random_ids();
     void channels();
     void predicted_depth();
@@ -121,8 +124,9 @@ void ModelVerdict::predicted_depth() {
     const double odds = *sim / *div, target = saturated / (1 - saturated);
     if (odds >= target) return;
     const std::string rate = fmt::format(
-        "In {} attention multiplies similarity odds by {}",
+        "In {} {} multiplies similarity odds by {}",
         used == 1 ? std::string("the first layer") : fmt::format("the first {} layers", used),
+        is_parallel() ? "attention with feed-forward" : "attention",
         number(std::exp(log_ratio)) + (used == 1 ? "" : " on average"));
     if (log_ratio <= 0) {
         say(Level::note,
@@ -202,13 +206,13 @@ void ModelVerdict::attention_rate() {
     const double mean = *mean_over(measured, measured);
     const auto less = [](auto& a, auto& b) { return a.second < b.second; };
     const auto [least, most] = std::minmax_element(values.begin(), values.end(), less);
+    const char* step = is_parallel() ? "step of attention with feed-forward" : "attention step";
     std::string text =
         values.size() == 1
-            ? fmt::format("The attention step of layer {} multiplies similarity odds by {}.",
+            ? fmt::format("The {} of layer {} multiplies similarity odds by {}.", step,
                           values.front().first, number(mean))
-            : fmt::format(
-                  "Each attention step multiplies similarity odds by {} on average ({} to {}).",
-                  number(mean), number(least->second), number(most->second));
+            : fmt::format("Each {} multiplies similarity odds by {} on average ({} to {}).", step,
+                          number(mean), number(least->second), number(most->second));
     const std::size_t raising = std::size_t(
         std::count_if(values.begin(), values.end(), [](auto& v) { return v.second > 1; }));
     if (raising > 0 && raising < values.size())

@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "sample.hpp"
 #include "tsdiag/metric.hpp"
 #include "tsdiag/report.hpp"
@@ -130,6 +132,8 @@ TEST(VerdictTest, TheHeadlineFollowsTheCourse) {
     EXPECT_EQ(verdict_on({0.2, 0.4, 0.3}),
               std::pair(L::good, std::string("Tokens stay distinct: t_sim rises from 0.0200 to "
                                              "0.3000, at most 0.4000 after layer 1 (of 0 to 2).")));
+    EXPECT_EQ(verdict_on({0.2, 0.30001, 0.3}).second,  // the same in four digits
+              "Tokens stay distinct: t_sim rises from 0.0200 to 0.3000.");
     EXPECT_EQ(verdict_on({0.3, 0.2}, 0.5).second,
               "Tokens stay distinct: t_sim falls from 0.5000 to 0.2000.");
     EXPECT_EQ(verdict_on({0.1}, 0.1).second, "Tokens stay distinct: t_sim stays at 0.1000.");
@@ -184,6 +188,38 @@ TEST(VerdictTest, TheHeadlineSplitsTheRiseByTheOddsIdentity) {
     add("norm2", 1, 2);
     EXPECT_THAT(headline(t).text,
                 EndsWith(". Attention causes 62 % of it, feed-forward 38 %, norms 0 %."));
+}
+
+TEST(VerdictTest, SharesOfTheRiseAreOfTheSumOfAllStepsAndNoSampleMakesAStepGoFurther) {
+    // ln 796 again: {4, 210} and 796/840 are 100.8 % and -0.8 % of it.
+    const auto verdict_on = [](const std::vector<double>& ratios, double feed_forward,
+                               const char* run = "{}") {
+        Table t = states({0.5, 0.995}, 0.2);
+        add_ratios(t, ratios);
+        for (const Index layer : {0, 1})
+            t.scalar({.layer = layer, .stage = "ffn"}, "xi_ratio", layer == 0 ? feed_forward : 1.0);
+        return headline(t, run).text;
+    };
+    const char* two = R"({"input": {"samples": 2, "trials": 1}})";
+    EXPECT_THAT(verdict_on({4, 210}, 796.0 / 840),
+                EndsWith(". Attention causes 101 % of it, feed-forward -1 %."));
+    // Means of two samples whose sum, ln 896, is more than was measured: ln 64 and ln 14 of it.
+    EXPECT_THAT(verdict_on({4, 16}, 14, two),
+                EndsWith(". Attention causes about 61 % of it, feed-forward 39 %."));
+    // ln 1e4 and nothing that takes a part of it back: the means do not say where it comes from.
+    EXPECT_THAT(verdict_on({100, 100}, 1, two), Not(HasSubstr("ttention")));
+}
+
+TEST(VerdictTest, OfAParallelBlockAttentionIsNotNamedAlone) {
+    Table t = states({0.5, 0.995}, 0.2);
+    for (const Index layer : {0, 1})
+        t.scalar({.layer = layer, .stage = "ffn"}, "xi_ratio", std::sqrt(796.0));
+    EXPECT_THAT(headline(t).text, EndsWith("to 0.9950."));
+    const std::vector<Finding> all = verdict(t, {});
+    EXPECT_THAT(saying(all, "would pass").text,
+                HasSubstr("layers attention with feed-forward multiplies similarity odds by"));
+    EXPECT_THAT(saying(all, "Each").text,
+                HasSubstr("Each step of attention with feed-forward multiplies"));
 }
 
 TEST(VerdictTest, OneTokenIsNotACollapse) {
