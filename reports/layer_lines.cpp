@@ -149,7 +149,9 @@ std::vector<Series> growth_by_step(const TableView& rows) {
         return of_layer;
     };
     const std::map<Index, double> in = odds("in"), out = odds("out");
-    if (found.empty() || in.empty()) return found;
+    // from the same layer on as the sums
+    if (found.empty() || in.empty() || double(in.begin()->first) != found.front().x.front())
+        return found;
     Series whole{.name = "measured", .dashed = true};
     for (const auto& [layer, value] : out) {
         whole.x.push_back(double(layer));
@@ -167,7 +169,8 @@ std::vector<Figure> make_similarity(const Table& table) {
              .caption =
                  "t_sim = |\u03a0\u2081X|\u00b2/|X|\u00b2, what all tokens have in common [TSE "
                  "Def. 1.1]; t_div = 1 - t_sim. By step: what each adds to log(t_sim/t_div), ln "
-                 "xi_ratio summed over the layers. Stages within 2 % of another are omitted."};
+                 "xi_ratio summed over the layers (of means over samples, nearly). Stages within 2 "
+                 "% of another are omitted."};
     add_panel(f, "t_sim: token similarity",
               {.title = std::string(metric::t_sim), .low = 0, .high = 1.02},
               by_stage(rows, metric::t_sim, stages), {{0.99, "0.99"}});
