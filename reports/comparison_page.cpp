@@ -155,11 +155,19 @@ std::string about_intervals(const Changes& changes) {
 /// All changes of one metric in one result.
 struct MetricChanges {
     const Difference* largest = nullptr;  ///< of the significant ones, where there are some
-    std::size_t significant = 0, all = 0;
+    std::size_t significant = 0, tested = 0;
 };
 
-/// One row a metric and result: its largest change, and how many are significant.
+/// " 40 of 90 are shown; compare.csv has all."; empty where all are.
+std::string how_many_shown(std::size_t all) {
+    return all > most_compared_rows
+               ? fmt::format(" {} of {} are shown; compare.csv has all.", most_compared_rows, all)
+               : "";
+}
+
+/// One row a metric and result: its largest change, and how many of those tested are significant.
 std::string changes_by_metric(const Changes& changes, bool several) {
+    const bool tested = changes.tested > 0;
     std::vector<MetricChanges> rows;  // in the order of the surest changes
     std::map<std::pair<std::string, std::size_t>, std::size_t> row_of;
     for (const Difference& d : changes.differences) {
@@ -172,20 +180,25 @@ std::string changes_by_metric(const Changes& changes, bool several) {
             (significant == (row.significant > 0) && d.relative() > row.largest->relative()))
             row.largest = &d;
         row.significant += significant;
-        ++row.all;
+        row.tested += d.probability.has_value();
     }
     std::string body;
+    const std::string shown = how_many_shown(rows.size());
     if (rows.size() > most_compared_rows) rows.resize(most_compared_rows);
     for (const MetricChanges& row : rows)
-        body += fmt::format(
-            "<tr><th scope=\"row\">{}</th>{}<td>{} of {}</td></tr>\n", html(row.largest->where()),
-            change_cells(*row.largest, several, changes.tested > 0), row.significant, row.all);
+        body += fmt::format("<tr><th scope=\"row\">{}</th>{}{}</tr>\n", html(row.largest->where()),
+                            change_cells(*row.largest, several, tested),
+                            !tested ? ""
+                            : row.tested > 0
+                                ? fmt::format("<td>{} of {}</td>", row.significant, row.tested)
+                                : "<td>not tested</td>");
     std::vector<HtmlTable::Column> columns =
-        columns_of_changes("metric, largest change", several, changes.tested > 0);
-    columns.push_back({"significant"});
+        columns_of_changes("metric, largest change", several, tested);
+    if (tested) columns.push_back({"significant"});
     return table_html({.label = "Changes by metric",
-                       .caption = "Each metric where it changes most, as metric@stage:layer.head." +
-                                  about_intervals(changes),
+                       .caption = "Each metric where it changes most, relative to its size, as "
+                                  "metric@stage:layer.head." +
+                                  about_intervals(changes) + shown,
                        .columns = std::move(columns),
                        .rows = std::move(body)});
 }
@@ -203,15 +216,10 @@ std::string changes_html(const Changes& changes, bool several) {
     std::vector<HtmlTable::Column> columns =
         columns_of_changes("number", several, changes.tested > 0);
     columns.push_back({"outcome"});
-    const std::size_t all = changes.differences.size();
     return table_html(
         {.label = "Changes",
-         .caption =
-             "Metric@stage:layer.head, the surest changes first; p is that of no change." +
-             about_intervals(changes) +
-             (all > most_compared_rows ? fmt::format(" {} of {} are shown; compare.csv has all.",
-                                                     most_compared_rows, all)
-                                       : ""),
+         .caption = "Metric@stage:layer.head, the surest changes first; p is that of no change." +
+                    about_intervals(changes) + how_many_shown(changes.differences.size()),
          .columns = std::move(columns),
          .rows = std::move(body)});
 }

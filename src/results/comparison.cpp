@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <map>
@@ -313,21 +312,30 @@ std::string change_in_words(const Changes& found, const Difference& d) {
                        100 * found.interval_confidence, readable(*d.low, 3), readable(*d.high, 3));
 }
 
+/// "Final t_sim: 0.97 in A, 0.12 in B, 0.5 in C (layer 3)."  A layer is named where it is not that
+/// of the deepest.
+std::string of_several(const Changes& found, const std::map<std::size_t, const Difference*>& ends) {
+    const Difference& deepest = *std::ranges::max_element(ends, {}, [](const auto& end) {
+                                     return end.second->at.layer;
+                                 })->second;
+    std::string text = similarity_name(found, deepest.at.layer);
+    if (text.starts_with("final")) text.front() = 'F';
+    text += fmt::format(": {} in {}", readable(*deepest.a), found.names[0]);
+    for (const auto& [result, end] : ends)
+        text += fmt::format(
+            ", {} in {}{}", readable(*end->b), found.names[result],
+            end->at.layer == deepest.at.layer ? "" : fmt::format(" (layer {})", end->at.layer));
+    return text + ".";
+}
+
 /// "after ends distinct: final t_sim 0.12 instead of 0.97 (-0.85, 95 % CI -0.87 to -0.83)."  Of
 /// several results their numbers; empty without t_sim.
 std::string of_tokens(const Changes& found) {
     const auto ends = final_similarities(found);
     if (ends.empty()) return {};
+    if (found.names.size() > 2) return of_several(found, ends);
     const auto& [result, d] = *ends.begin();
     const std::string what = similarity_name(found, d->at.layer);
-    if (found.names.size() > 2) {
-        std::string text = fmt::format("{}: {} in {}", what, readable(*d->a), found.names[0]);
-        text.front() = char(std::toupper(static_cast<unsigned char>(text.front())));
-        for (const auto& [other, end] : ends)
-            if (end->at.layer == d->at.layer)
-                text += fmt::format(", {} in {}", readable(*end->b), found.names[other]);
-        return text + ".";
-    }
     const std::string& name = found.names[result];
     const std::string numbers =
         fmt::format("{} {} instead of {}", what, readable(*d->b), readable(*d->a));

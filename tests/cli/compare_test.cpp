@@ -109,6 +109,23 @@ TEST_F(Compare, OfDrawnModelsDrawsAllPagesAsAsked) {
             << figure;
 }
 
+TEST_F(Compare, APageSaysWhatWasNotTestedAndWhatIsNotShown) {
+    const std::vector<std::string> draws = {"post-norm", "pre-norm", "gpt2"};
+    for (const std::string& draw : draws)
+        ASSERT_EQ(tsdiag(folder, {"probe", "random:" + draw + ",d=16,heads=2,layers=2", "--tokens",
+                                  "8", "--out", draw, "--no-report", "-q"})
+                      .code,
+                  0);
+    EXPECT_EQ(compare({"post-norm", "pre-norm", "gpt2", "--out", "compared"}).code, 0);
+    const std::string page = read_file(folder / "compared/report.html");
+    const std::size_t begin = page.find("aria-label=\"Changes by metric\"");
+    ASSERT_NE(begin, std::string::npos);
+    const std::string table = page.substr(begin, page.find("</table>", begin) - begin);
+    EXPECT_THAT(table, HasSubstr(" are shown; compare.csv has all."));
+    EXPECT_THAT(table, testing::Not(HasSubstr("significant")));  // of one sample each
+    EXPECT_THAT(page, HasSubstr("cannot be tested"));
+}
+
 TEST_F(Compare, SaysFirstWhatBecomesOfTheTokensAndWritesAPage) {
     probe_two();
     const Finished done = compare({"before", "after", "--out", "compared"});

@@ -158,6 +158,12 @@ TEST(Comparison, SaysFirstWhatBecomesOfTheTokens) {
     for (std::size_t i = 0; i < three.size(); ++i) three[i].name = letter(i);
     EXPECT_THAT(headline(compare(three)),
                 testing::StartsWith("Final t_sim: 0.5 in A, 0.25 in B, 0.5 in C. 1 of 2 numbers "));
+    // Two are deeper than the third, which is told of where it ends.
+    for (const std::size_t i : {0, 2}) three[i].rows.push_back(row_of(1, 0.75, 0.01, 8));
+    for (const std::size_t i : {0, 2}) three[i].layers = 2;
+    EXPECT_THAT(
+        headline(compare(three)),
+        testing::StartsWith("t_sim (layer 1): 0.75 in A, 0.25 in B (layer 0), 0.75 in C. "));
 }
 
 TEST(Comparison, OfAResultWithItselfFindsNothing) {
