@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 
 #include "page.hpp"
@@ -24,6 +25,14 @@ std::string figure_name(const Claim& claim) {
 bool is_open(Verdict v) { return v == Verdict::not_decided || v == Verdict::hypothesis_not_met; }
 bool is_false(Verdict v) { return v == Verdict::false_as_stated || v == Verdict::ambiguous; }
 
+/// "2 of 3" controls failed; empty where there is none.
+std::string failed_controls(const Examined& e) {
+    if (e.controls.empty()) return "";
+    return fmt::format("{} of {}",
+                       std::ranges::count(e.controls, Verdict::false_as_stated, &Reading::verdict),
+                       e.controls.size());
+}
+
 Finding finding(const Examined& e) {
     Finding f;
     f.level = is_false(e.verdict)  ? Finding::Level::warning
@@ -39,15 +48,12 @@ Finding finding(const Examined& e) {
         if (r.measured && r.bound)
             f.text += fmt::format(" {} against {}.", number(*r.measured), number(*r.bound));
     }
-    std::size_t failed = 0;
     for (const Reading& r : e.controls)
-        if (r.verdict == Verdict::false_as_stated)
-            ++failed;
-        else if (r.verdict != Verdict::hypothesis_not_met)
+        if (r.verdict != Verdict::false_as_stated && r.verdict != Verdict::hypothesis_not_met)
             f.text += fmt::format(" Control, {}: {}, so \"holds\" is weak evidence here.", r.name,
                                   control_outcome(r));
     if (!e.controls.empty())
-        f.text += fmt::format(" {} of {} controls failed as they must.", failed, e.controls.size());
+        f.text += fmt::format(" {} controls failed as they must.", failed_controls(e));
     f.figure = figure_name(*e.claim);
     return f;
 }
@@ -142,15 +148,24 @@ std::string statements_html(std::span<const Examined> examined) {
     for (const Examined& e : examined) {
         const Reading none, *found = decisive(e);
         const Reading& r = found ? *found : none;
-        body += fmt::format("<tr><th scope=\"row\">{}</th><td>{}</td>{}{}{}{}</tr>\n",
+        body += fmt::format("<tr><th scope=\"row\">{}</th><td>{}</td>{}{}{}{}<td>{}</td></tr>\n",
                             html(e.claim->name), name(e.verdict), cell(r.measured),
-                            cell(r.bound, r.resolution), cell(r.tightness), count(r.trials));
+                            cell(r.bound, r.resolution), cell(r.tightness), count(r.trials),
+                            failed_controls(e));
     }
     return reports::table_html(
         {.label = "Statements",
-         .caption = "Each statement by the reading that comes closest to "
-                    "failing, or fails: ratio above 1.",
-         .columns = {{"statement"}, {"verdict"}, {"measured"}, {"bound"}, {"ratio"}, {"draws"}},
+         .caption =
+             "Each statement by the reading that fails, or comes closest to it: its ratio is "
+             "above 1 by more than rounding and scatter. Controls: how many failed, as all "
+             "must; where one did not, \"holds\" is weak evidence.",
+         .columns = {{"statement"},
+                     {"verdict"},
+                     {"measured"},
+                     {"bound"},
+                     {"ratio"},
+                     {"draws"},
+                     {"controls"}},
          .rows = body});
 }
 

@@ -52,7 +52,8 @@ std::vector<Comparison> chosen(const std::vector<Comparison>& all) {
     return out;
 }
 
-std::string comparisons_html(const std::vector<Comparison>& comparisons) {
+/// `all`: how many there are.
+std::string comparisons_html(const std::vector<Comparison>& comparisons, std::size_t all) {
     if (comparisons.empty())
         return text_html("No quantity here is a single number; see the figures.");
     std::string body;
@@ -65,7 +66,12 @@ std::string comparisons_html(const std::vector<Comparison>& comparisons) {
             html(c.judgement));
     return table_html(
         {.label = "Comparisons",
-         .caption = "Measured: mean \u00b1 standard error over the trials.",
+         .caption = "Measured: mean \u00b1 standard error over the trials." +
+                    (all > comparisons.size()
+                         ? fmt::format(" {} of {} are shown, contradicted and open ones "
+                                       "before others; all are folded below.",
+                                       comparisons.size(), all)
+                         : ""),
          .columns =
              {{"quantity"}, {"claim"}, {"paper's value"}, {"measured"}, {"trials"}, {"judgement"}},
          .rows = body,
@@ -107,21 +113,22 @@ std::vector<std::string> write_study(const Study& study, const Table& table, con
                                      const std::filesystem::path& directory,
                                      const FigureStyle& look) {
     const std::vector<Comparison>& all = study.comparisons;
-    return write_page({.kind = "figure " + study.name,
-                       .title = study.title,
-                       .lead = study.source,
-                       .findings = findings(study),
-                       .no_findings_text = "No quantity here is judged.",
-                       .list = comparisons_html(chosen(all)),
-                       .figures = study.figures,
-                       .folds = {{"comparisons", fmt::format("All {} comparisons", all.size()),
-                                  all.size() > most_open_comparisons ? comparisons_html(all) : ""},
-                                 {"claim", "The claim", text_html(study.claim)},
-                                 {"method", "Method", text_html(study.method)},
-                                 {"judged", "How numbers are judged", text_html(how_judged)},
-                                 {"facts", "Settings", settings_html(study, run)}},
-                       .files = files_of(table)},
-                      directory, look);
+    return write_page(
+        {.kind = "figure " + study.name,
+         .title = study.title,
+         .lead = study.source,
+         .findings = findings(study),
+         .no_findings_text = "No quantity here is judged.",
+         .list = comparisons_html(chosen(all), all.size()),
+         .figures = study.figures,
+         .folds = {{"comparisons", fmt::format("All {} comparisons", all.size()),
+                    all.size() > most_open_comparisons ? comparisons_html(all, all.size()) : ""},
+                   {"claim", "The claim", text_html(study.claim)},
+                   {"method", "Method", text_html(study.method)},
+                   {"judged", "How numbers are judged", text_html(how_judged)},
+                   {"facts", "Settings", settings_html(study, run)}},
+         .files = files_of(table)},
+        directory, look);
 }
 
 }  // namespace tsdiag

@@ -94,10 +94,17 @@ TEST(ClaimsReport, BeginsWithHowManyHoldAndNamesTheOthers) {
                         "some.eq1-x; not decided: some.eq1-x."s));
     EXPECT_THAT(headline(std::vector<Examined>(8, made_up())).second, HasSubstr(" and 2 more."));
 
+    Reading failed, weak;
+    failed.verdict = Verdict::false_as_stated;
+    weak.verdict = Verdict::holds;
+    holds.controls = {failed, weak};
     Folder folder;
     const std::vector<Examined> list{holds, made_up()};
     write_claims_report(list, {}, folder.path);
     const std::string page = slurp(folder.path / "report.html");
+    // The table, which stands open, has what makes "holds" weak evidence.
+    const std::size_t table = page.find("aria-label=\"Statements\"");
+    EXPECT_LT(page.find("<td>1 of 2</td>", table), page.find("<details>"));
     EXPECT_LT(page.find("1 of 2 statements"), page.find("some.eq1-x: false as stated"));
     EXPECT_LT(page.find("some.eq1-x: false as stated"), page.find("some.eq1-x: holds"));
 }
