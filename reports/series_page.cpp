@@ -257,7 +257,7 @@ std::vector<Finding> log_verdict(const Table& table, const RunRecord& run) {
         if (row.metric == metric::grad_rsd || row.metric == metric::grad_rsd_ratio)
             findings.push_back(finding_of(row, names, run.confidence.value_or(0)));
     add_warnings(run, names, findings);
-    return findings;
+    return by_severity(std::move(findings));
 }
 
 std::vector<Figure> log_figures(const Table& table, const RunRecord& run) {

@@ -101,13 +101,14 @@ std::string layer_table(const Table& table, Index layers) {
 std::string findings_text(const std::vector<Finding>& findings, bool verbose) {
     constexpr std::size_t most_findings = 5;
     std::string text = findings.empty() ? "" : "\n";
-    std::size_t shown = 0, more = 0;
+    std::size_t shown = 0, more = 0, warnings = 0;
     for (const Finding& finding : findings) {
+        const bool warns = finding.level == Finding::Level::warning;
         if (!finding.headline && !verbose && shown == most_findings) {
             ++more;
+            warnings += warns;
             continue;
         }
-        const bool warns = finding.level == Finding::Level::warning;
         const std::string line =
             (finding.headline ? ""
              : warns          ? "! "
@@ -119,7 +120,9 @@ std::string findings_text(const std::vector<Finding>& findings, bool verbose) {
         text += "\n";
         if (!finding.headline) ++shown;
     }
-    if (more > 0) text += fmt::format("  and {} more, on the page or with -v\n", more);
+    const std::string warning =
+        warnings > 0 ? fmt::format(" ({})", counted(warnings, "warning")) : "";
+    if (more > 0) text += fmt::format("  and {} more{}, on the page or with -v\n", more, warning);
     return text;
 }
 

@@ -79,8 +79,7 @@ TEST(Gradients, OfATrainingAreThoseOfItsLayersToo) {
     ASSERT_EQ(done.code, 0) << done.err;
     std::vector<std::string> names;
     const Json found = Json::parse(done.out, "gradients");
-    for (const Json& one : found["series"].array())
-        names.push_back(one["series"].string());
+    for (const Json& one : found["series"].array()) names.push_back(one["series"].string());
     EXPECT_THAT(names, testing::ElementsAre("grad_norm", "grad_norm layer=0", "grad_norm layer=1",
                                             "grad_norm of no layer"));
     const auto ratios = [&](std::vector<std::string> more) {
@@ -139,6 +138,26 @@ TEST(Gradients, OfTwoSeriesOfALayerTheMedianIsTheirMean) {
     const double least = std::stod(row[1]), median = std::stod(row[2]), most = std::stod(row[3]);
     EXPECT_LT(least, 0.75 * most);
     EXPECT_NEAR(median, (least + most) / 2, 1e-3 * most);  // numbers of four digits
+}
+
+TEST(Gradients, WarnBeforeTheyTellNumbers) {
+    const TemporaryDirectory folder;
+    std::vector<std::string> words = {"gradients", "--out", "all"};
+    for (int k = 0; k < 6; ++k) {
+        words.push_back("even" + std::to_string(k) + ".csv");
+        write_log(folder / words.back(), 0.1 + 0.05 * k);
+    }
+    std::string rising = "step,grad_norm\n";
+    for (int t = 0; t < 120; ++t)
+        rising +=
+            std::to_string(t) + "," + std::to_string(1 + t / 40.0 + 0.1 * std::sin(t * t)) + "\n";
+    write_file(folder / "rising.csv", rising);
+    words.emplace_back("rising.csv");
+    const Finished done = tsdiag(folder, words);
+    ASSERT_EQ(done.code, 0) << done.err;
+    const std::size_t warning = done.out.find("\n! rising.csv: ");
+    ASSERT_NE(warning, std::string::npos) << done.out;
+    EXPECT_LT(warning, done.out.find("\n- even0.csv: "));
 }
 
 TEST(Gradients, GivesTheSameFilesForTheSameSeed) {
