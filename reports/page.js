@@ -493,12 +493,21 @@
 
   // --- folds: opened by links to what is inside, and in print
   function reveal() {
-    const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const target = location.hash && document.getElementById(location.hash.slice(1));
     if (!target) return;
     for (let fold = target.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
     target.scrollIntoView();
   }
   addEventListener("hashchange", reveal);
+  // A page that loads itself again keeps its folds open.
+  if (document.querySelector('meta[http-equiv="refresh"]')) {
+    const key = "tsdiag " + location.pathname, name = (fold) => fold.querySelector("summary [id]")?.id ?? "findings";
+    try {
+      for (const fold of document.querySelectorAll("details"))
+        if ((sessionStorage.getItem(key) ?? "").split(" ").includes(name(fold))) fold.open = true;
+      addEventListener("pagehide", () => sessionStorage.setItem(key, [...document.querySelectorAll("details[open]")].map(name).join(" ")));
+    } catch { /* a browser that stores nothing */ }
+  }
   for (const link of document.querySelectorAll('a[href^="#"]'))
     link.addEventListener("click", () => { if (link.hash === location.hash) setTimeout(reveal); });
   reveal();

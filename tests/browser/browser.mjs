@@ -145,6 +145,8 @@ async function check_folds(chromium, file) {
   expect(!(await chromium.evaluate(shown)), "a figure is folded");
   await chromium.evaluate(`location.hash = "#mixing"; new Promise((done) => setTimeout(done, 200))`);
   expect(await chromium.evaluate(shown), "a link opens the fold of its figure");
+  await chromium.open(file + "#%E0%A4%A", {});  // no text in UTF-8
+  expect(await chromium.evaluate("Number(document.documentElement.dataset.ready)") > 0, "an odd fragment stops the scripts");
   for (const scripts of [true, false]) {
     await chromium.open(file, { scripts });
     const { data } = await chromium.ask("Page.printToPDF", { printBackground: false });
