@@ -124,9 +124,9 @@ std::vector<std::string> distinct_stages(const TableView& rows) {
 
 /// What each step adds to log(t_sim/t_div) up to a layer, the sum of ln xi_ratio over the layers,
 /// and what was measured, ln of the odds of `out` over those of the input: steps of one sample add
-/// up to it.  None of tables with several models.
+/// up to it.  None of tables with several models, or none.
 std::vector<Series> growth_by_step(const TableView& rows) {
-    if (rows.models().size() > 1) return {};
+    if (rows.models().size() != 1) return {};
     const std::string& model = rows.models().front();
     std::vector<Series> found;
     for (const std::string& stage : layer_stages(rows, metric::xi_ratio)) {
@@ -164,18 +164,22 @@ std::vector<Series> growth_by_step(const TableView& rows) {
 std::vector<Figure> make_similarity(const Table& table) {
     const TableView rows(table);
     const std::vector<std::string> stages = distinct_stages(rows);
+    std::vector<Series> growth = growth_by_step(rows);
+    const std::string_view by_step =
+        growth.empty() ? ""
+                       : " By step: what each adds to log(t_sim/t_div), ln xi_ratio summed over "
+                         "the layers (of means over samples, nearly).";
     Figure f{.name = "similarity",
              .title = "Token similarity over depth",
-             .caption =
+             .caption = fmt::format(
                  "t_sim = |\u03a0\u2081X|\u00b2/|X|\u00b2, what all tokens have in common [TSE "
-                 "Def. 1.1]; t_div = 1 - t_sim. By step: what each adds to log(t_sim/t_div), ln "
-                 "xi_ratio summed over the layers (of means over samples, nearly). Stages within 2 "
-                 "% of another are omitted."};
+                 "Def. 1.1]; t_div = 1 - t_sim.{} Stages within 2 % of another are omitted.",
+                 by_step)};
     add_panel(f, "t_sim: token similarity",
               {.title = std::string(metric::t_sim), .low = 0, .high = 1.02},
               by_stage(rows, metric::t_sim, stages), {{0.99, "0.99"}});
     add_panel(f, "growth of log(t_sim/t_div) by step", {.title = "log odds gained"},
-              growth_by_step(rows));
+              std::move(growth));
     add_panel(f, "t_div: token diversity",
               {.title = std::string(metric::t_div), .scale = Scale::log},
               by_stage(rows, metric::t_div, stages, true));

@@ -62,6 +62,34 @@ TEST(ReportTest, SaysOnceWhatBandsAreAndOnlyWhereThereAreSome) {
     EXPECT_EQ(count_of(page_of(test::sample_table(shape), {}, folder), bands), 1u);
 }
 
+TEST(ReportTest, GrowthByStepAddsUpToWhatWasMeasured) {
+    const auto drawn = [](const Table& table) {
+        for (const FigureEntry* entry : figures())
+            if (entry->name == "similarity") return entry->make(table).at(0);
+        return Figure{};
+    };
+    test::Shape shape = test::small(0);
+    shape.samples = 1;
+    const Figure whole = drawn(test::sample_table(shape));
+    ASSERT_EQ(whole.panels.size(), 3u);
+    double sum = 0;
+    const std::vector<Series>& lines = whole.panels[1].series;
+    for (const Series& line : lines)
+        if (!line.dashed) sum += *line.y.back();
+    EXPECT_EQ(lines.back().name, "measured");
+    EXPECT_NEAR(sum, *lines.back().y.back(), 1e-12 * sum);  // a few roundings
+    // Without steps there is no panel, and no sentence on it.
+    Table states("m");
+    for (const char* stage : {"in", "out"}) {
+        states.scalar({.layer = 0, .stage = stage}, "t_sim", 0.5);
+        states.scalar({.layer = 0, .stage = stage}, "t_div", 0.5);
+    }
+    const Figure bare = drawn(states);
+    EXPECT_EQ(bare.panels.size(), 2u);
+    EXPECT_EQ(bare.caption.find("By step"), std::string::npos);
+    EXPECT_NE(whole.caption.find("By step"), std::string::npos);
+}
+
 TEST(ReportTest, NeedsNothingFromElsewhere) {
     Folder folder;
     const std::string page = page_of(test::sample_table(test::small(1)), {}, folder);
