@@ -318,6 +318,54 @@ TEST(HostileSpectra, OfAClassWhoseRowsAreOffAreCertifiedAsThoseOfP) {
     }
 }
 
+/// A sink that is hardly left, tokens that mostly see it, and as many outside that see it alone.
+/// Its row sums to 1 + 8e-7, which changes lambda_2 of P by 1e-9, that of Pi2 P Pi2 by half of
+/// 8e-7, and that of Pi2 P Pi2 of the class, which is neither, by all of it.
+TEST(HostileSpectra, OfAClassWithASinkWhoseRowIsOffAreCertifiedAsThoseOfP) {
+    constexpr Index m = 16, n = 2 * m;
+    const double left = 1.0 / 1024;
+    for (const double second : {0.5, 0.25, 0.125}) {
+        Matrix p(n, n);
+        const double others = double(m - 1), seen = second + left;
+        for (Index i = 0; i < n; ++i) p(i, 0) = i == 0 ? 1 - left + 8e-7 : i < m ? 1 - seen : 1;
+        for (Index j = 1; j < m; ++j)
+            for (Index i = 0; i < m; ++i) p(i, j) = (i == 0 ? left : seen) / others;
+        p = rounded_to_float(p);
+        const auto op = given(p, Type::f32);
+        ASSERT_TRUE(op->structure().row_stochastic);
+        const std::optional<Readings> truth = exact_second(p, true);
+        ASSERT_TRUE(truth);
+        for (const char* route : {"auto", "arnoldi", "dense"}) {
+            const Estimate e = second_eigenvalue(*op, ample_memory, usual_accuracy, route).front();
+            EXPECT_TRUE(e.converged) << second << route;
+            EXPECT_EQ(fault_of(e, *truth, usual_accuracy, most_of(Type::f32)), "")
+                << fmt::format("{} {}: {} by {}, true {} to {}", second, route, e.value, e.method,
+                               truth->least, truth->largest);
+        }
+    }
+}
+
+/// Tokens that see each other alike, and one outside: all sums are one number, whatever it is.
+TEST(HostileSpectra, OfAClassOfEqualRowsAreCertified) {
+    for (Index m = 2; m <= 16; ++m)
+        for (const Type type : {Type::f64, Type::f32}) {
+            Rng rng = Rng(5).fork(std::uint64_t(m));
+            Matrix p(m + 1, m + 1);
+            double sum = 0;
+            for (Index j = 0; j < m; ++j) sum += p(0, j) = rng.uniform();
+            for (Index i = m; i-- > 0;)
+                for (Index j = 0; j < m; ++j) p(i, j) = p(0, j) / sum;
+            p(m, 0) = 1;
+            const auto op = given(type == Type::f32 ? rounded_to_float(p) : p, type);
+            for (const char* route : {"auto", "arnoldi", "dense"}) {
+                const Estimate e =
+                    second_eigenvalue(*op, ample_memory, usual_accuracy, route).front();
+                EXPECT_TRUE(e.converged) << m << route;
+                EXPECT_EQ(e.value, 0) << m << route;
+            }
+        }
+}
+
 /// 1 1^T / n + epsilon s s^T, s of signs with sum 0: of all numbers here exactly, epsilon n beside
 /// products whose rounding is larger.
 TEST(HostileSpectra, OfNearlyEqualRowsAreNotCertifiedBelowTheRounding) {

@@ -72,9 +72,8 @@ using Vector = std::span<const double>;
 using Result = std::span<double>;
 
 /// x -> P x, or x -> Pi2 P Pi2 x.
-LinearMap square_map(const View& p, const Which& which) {
+LinearMap square_map(const View& p, bool deflated) {
     const Index n = p.shape.rows;
-    const bool deflated = which.deflated;
     const auto apply = [&p, deflated](Vector x, Result y) {
         if (!deflated) return multiply(p, x, y);
         std::vector<double> from(x.begin(), x.end());
@@ -86,7 +85,7 @@ LinearMap square_map(const View& p, const Which& which) {
             .cols = n,
             .apply = apply,
             .transpose = {},
-            .rounding = {which.error + (deflated ? rounding_of(p) : 0)}};
+            .rounding = {deflated ? rounding_of(p) : 0}};
 }
 
 /// Entries that may differ from the exact ones by `error`, in the 2-norm.
@@ -195,22 +194,17 @@ double second_of(std::vector<double> numbers) {
     return numbers[1];
 }
 
-/// |Pi2 P 1| / sqrt(n): what the row sums of P vary by.  By as much may Pi2 P Pi2 differ from a
-/// matrix whose eigenvalues are those of P.
-double variation_of_row_sums(const View& p) {
+bool rows_sum_alike(const View& p) {
     std::vector<Wide> sums(std::size_t(p.shape.rows), 0);
-    Wide mean = 0, left = 0;
     for (Index i = 0; i < p.shape.rows; ++i)
         for (Index j = 0; j < p.shape.cols; ++j) sums[std::size_t(i)] += entry(p, i, j);
-    for (const Wide e : sums) mean += e / Wide(p.shape.rows);
-    for (const Wide e : sums) left += (e - mean) * (e - mean);
-    return double(std::sqrt(left / Wide(p.shape.rows)));
+    return std::ranges::all_of(sums, [&](Wide e) { return e == sums.front(); });
 }
 
 /// P is block triangular over its classes, and its spectrum the union of theirs; a closed class of
-/// a stochastic P has the eigenvalue 1.  Its other eigenvalues are those of Pi2 P Pi2 as far as its
-/// rows sum to one number: what they vary by counts as an error of P, for Pi2 of a class is not
-/// that of all tokens, and the two would give two numbers.
+/// a stochastic P has the eigenvalue 1.  Its others are those of Pi2 P Pi2 where its rows sum to
+/// one number.  Else they are not, by up to sqrt(n) condition numbers times what the sums differ
+/// by, and Pi2 of a class is not that of all tokens: then it is the second of P itself.
 void add_classes(const View& p, const std::vector<classes::Class>& found, bool stochastic,
                  const Solving& how, std::vector<Estimate>& moduli) {
     std::vector<double> memory;
@@ -225,9 +219,8 @@ void add_classes(const View& p, const std::vector<classes::Class>& found, bool s
         const View part = part_of(p, c.tokens, memory);
         if (has_one) {
             const std::optional<Estimate> periodic = by_classes(part, true, how);
-            moduli.push_back(periodic
-                                 ? *periodic
-                                 : eigenvalue(part, {true, 1, variation_of_row_sums(part)}, how));
+            const Which others = rows_sum_alike(part) ? Which{true, 1} : Which{false, 2};
+            moduli.push_back(periodic ? *periodic : eigenvalue(part, others, how));
             continue;
         }
         moduli.push_back(eigenvalue(part, {false, 1}, how));
@@ -279,22 +272,22 @@ Estimate confirmed(Estimate tested, const Estimate& proven, double accuracy) {
 
 Estimate by_arnoldi(const View& p, const Which& which, double accuracy) {
     if (rows_are_equal(p)) return of_equal_rows(p, which, accuracy);
-    Estimate found = spectral_radius(square_map(p, which), residual_for(accuracy), arnoldi_products,
-                                     which.rank, accuracy);
+    Estimate found = spectral_radius(square_map(p, which.deflated), residual_for(accuracy),
+                                     arnoldi_products, which.rank, accuracy);
     bound_second(found, p, which);
     return found;
 }
 
 Estimate by_dense(const View& p, const Which& which, double accuracy) {
     const Entries e = square_matrix(p, which.deflated);
-    Estimate found =
-        dense_eigenvalue(e.a, p.shape.rows, which.rank, accuracy, e.error + which.error);
+    Estimate found = dense_eigenvalue(e.a, p.shape.rows, which.rank, accuracy, e.error);
     if (!found.converged) found.high = std::min(*found.high, second_bound(p, which.deflated));
     return found;
 }
 
 Estimate by_library(const View& p, const Which& which, double accuracy) {
-    Estimate found = restarted_eigenvalue(square_map(p, which), residual_for(accuracy), which.rank);
+    Estimate found =
+        restarted_eigenvalue(square_map(p, which.deflated), residual_for(accuracy), which.rank);
     if (!found.converged) found.low = 0, found.high = second_bound(p, which.deflated);
     return found;
 }
@@ -344,7 +337,7 @@ Estimate centred_norm(const View& p, double accuracy) {
 
 SecondAndNorm second_and_norm(const View& p, const Which& which, double accuracy) {
     const std::vector<double> column = stored::column_sums(p);
-    const SharedPass stack{.square = square_map(p, which),
+    const SharedPass stack{.square = square_map(p, which.deflated),
                            .normal = centred_map(p, column),
                            .both = [&](Vector x, Result y, Vector u, Result v) {
                                std::vector<double> from(x.begin(), x.end());
