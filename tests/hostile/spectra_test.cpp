@@ -318,19 +318,22 @@ TEST(HostileSpectra, OfAClassWhoseRowsAreOffAreCertifiedAsThoseOfP) {
     }
 }
 
-/// A sink that is hardly left, tokens that mostly see it, and as many outside that see it alone.
-/// Its row sums to 1 + 8e-7, which changes lambda_2 of P by 1e-9, that of Pi2 P Pi2 by half of
-/// 8e-7, and that of Pi2 P Pi2 of the class, which is neither, by all of it.
+/// A sink that is hardly left, tokens that mostly see it, and as many outside that see it alone, in
+/// float32.  The row of the sink sums to 1 + 8e-7, which moves lambda_2 of P by 1e-9, that of Pi2 P
+/// Pi2 by half of 8e-7, and that of Pi2 P Pi2 of the class, which is neither, by all of it.
+Matrix with_sink(Index m, double second) {
+    constexpr double left = 1.0 / 1024;
+    Matrix p(2 * m, 2 * m);
+    const double others = double(m - 1), seen = second + left;
+    for (Index i = 0; i < 2 * m; ++i) p(i, 0) = i == 0 ? 1 - left + 8e-7 : i < m ? 1 - seen : 1;
+    for (Index j = 1; j < m; ++j)
+        for (Index i = 0; i < m; ++i) p(i, j) = (i == 0 ? left : seen) / others;
+    return rounded_to_float(p);
+}
+
 TEST(HostileSpectra, OfAClassWithASinkWhoseRowIsOffAreCertifiedAsThoseOfP) {
-    constexpr Index m = 16, n = 2 * m;
-    const double left = 1.0 / 1024;
     for (const double second : {0.5, 0.25, 0.125}) {
-        Matrix p(n, n);
-        const double others = double(m - 1), seen = second + left;
-        for (Index i = 0; i < n; ++i) p(i, 0) = i == 0 ? 1 - left + 8e-7 : i < m ? 1 - seen : 1;
-        for (Index j = 1; j < m; ++j)
-            for (Index i = 0; i < m; ++i) p(i, j) = (i == 0 ? left : seen) / others;
-        p = rounded_to_float(p);
+        const Matrix p = with_sink(16, second);
         const auto op = given(p, Type::f32);
         ASSERT_TRUE(op->structure().row_stochastic);
         const std::optional<Readings> truth = exact_second(p, true);
@@ -341,6 +344,41 @@ TEST(HostileSpectra, OfAClassWithASinkWhoseRowIsOffAreCertifiedAsThoseOfP) {
             EXPECT_EQ(fault_of(e, *truth, usual_accuracy, most_of(Type::f32)), "")
                 << fmt::format("{} {}: {} by {}, true {} to {}", second, route, e.value, e.method,
                                truth->least, truth->largest);
+        }
+    }
+}
+
+TEST(HostileSpectra, OfALargeClassWithASinkWhoseRowIsOffAreThoseOfP) {
+    constexpr Index m = 160;
+    for (const double second : {0.5, 0.25, 0.125}) {
+        const Matrix p = with_sink(m, second);
+        // The others than the sink are alike: 2 x 2, and zeros.
+        const double out = p(0, 1) * double(m - 1), stay = p(1, 1) * double(m - 1);
+        const double half = (p(0, 0) - stay) / 2, root = std::hypot(half, std::sqrt(out * p(1, 0)));
+        const double truth = (p(0, 0) + stay) / 2 - root;
+        const auto op = given(p, Type::f32);
+        for (const char* route : {"auto", "arnoldi", "dense"}) {
+            const Estimate e = second_eigenvalue(*op, ample_memory, usual_accuracy, route).front();
+            EXPECT_TRUE(e.converged) << second << route;
+            EXPECT_NEAR(e.value, truth, usual_accuracy * truth) << second << route;
+        }
+    }
+}
+
+/// A random vector is an eigenvector of what is nearly a multiple of 1: it tells of one eigenvalue.
+TEST(HostileSpectra, OfNearlyAMultipleOfTheIdentityAreNot0) {
+    constexpr Index n = 150;
+    for (const double diagonal : {0.5, 1.0}) {  // whose rows sum to 1 in a class, up to rounding
+        Matrix p(n + 1, n + 1);
+        for (Index i = 0; i < n; ++i)
+            for (Index j = 0; j < n; ++j) p(i, j) = i == j ? diagonal : i == 0 ? 1e-18 : 1e-20;
+        p(n, 0) = diagonal;
+        for (const char* route : {"auto", "arnoldi"}) {
+            const Estimate e =
+                second_eigenvalue(*given(p, Type::f64), ample_memory, usual_accuracy, route)
+                    .front();
+            EXPECT_EQ(fault_of(e, {diagonal, diagonal}, usual_accuracy, HUGE_VAL), "")
+                << diagonal << route << e.value;
         }
     }
 }

@@ -204,10 +204,8 @@ Contraction contraction(const View& p, double accuracy) {
         if (pi.empty()) pi = eliminate<double>(p);
         if (pi.empty()) return {{}, beyond};
         out.estimate = iterated(weighted(p, pi), n, accuracy / 100);
-        // A contraction, but for the rounding of the sums of rows of P.
-        const double rounding = p.type == Type::f32 ? double(std::numeric_limits<float>::epsilon())
-                                                    : std::numeric_limits<double>::epsilon();
-        if (!out.estimate->converged) out.estimate->high = 1 + double(n) * rounding;
+        // A contraction, but for what rows sum to.
+        if (!out.estimate->converged) out.estimate->high = one_matrix::largest_row_sum(p);
     }
     return out;
 }

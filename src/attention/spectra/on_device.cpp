@@ -161,7 +161,9 @@ std::vector<Estimate> second_eigenvalue(const AttentionOperator& p, double memor
         });
     if (std::ranges::all_of(out, &Estimate::converged)) return out;
     const std::vector<double> bounds =
-        stochastic ? std::vector<double>(out.size(), 1.0) : products.norm_bounds(false);
+        stochastic
+            ? std::vector<double>(out.size(), one_matrix::largest_row_sum(p.type(), p.columns()))
+            : products.norm_bounds(false);
     for (std::size_t k = 0; k < out.size(); ++k)
         if (!out[k].converged) out[k].high = bounds[k];
     return out;

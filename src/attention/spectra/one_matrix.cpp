@@ -72,8 +72,9 @@ using Vector = std::span<const double>;
 using Result = std::span<double>;
 
 /// x -> P x, or x -> Pi2 P Pi2 x.
-LinearMap square_map(const View& p, bool deflated) {
+LinearMap square_map(const View& p, const Which& which) {
     const Index n = p.shape.rows;
+    const bool deflated = which.deflated;
     const auto apply = [&p, deflated](Vector x, Result y) {
         if (!deflated) return multiply(p, x, y);
         std::vector<double> from(x.begin(), x.end());
@@ -85,7 +86,7 @@ LinearMap square_map(const View& p, bool deflated) {
             .cols = n,
             .apply = apply,
             .transpose = {},
-            .rounding = {deflated ? rounding_of(p) : 0}};
+            .rounding = {which.error + (deflated ? rounding_of(p) : 0)}};
 }
 
 /// Entries that may differ from the exact ones by `error`, in the 2-norm.
@@ -194,17 +195,53 @@ double second_of(std::vector<double> numbers) {
     return numbers[1];
 }
 
-bool rows_sum_alike(const View& p) {
+std::vector<Wide> row_sums(const View& p) {
     std::vector<Wide> sums(std::size_t(p.shape.rows), 0);
     for (Index i = 0; i < p.shape.rows; ++i)
         for (Index j = 0; j < p.shape.cols; ++j) sums[std::size_t(i)] += entry(p, i, j);
-    return std::ranges::all_of(sums, [&](Wide e) { return e == sums.front(); });
+    return sums;
+}
+
+/// D^-1 P D in place of P >= 0, D from powers of P: its rows sum nearly to one number, if not
+/// exactly.
+void level_rows(std::span<double> p, Index n) {
+    const View view{p.data(), {1, n, n}, n * n, n, Type::f64};
+    std::vector<double> d(std::size_t(n), 1.0), image(d);
+    for (Index step = 0; step < arnoldi_products; ++step) {
+        multiply(view, d, image);
+        double least = HUGE_VAL, most = 0;
+        for (std::size_t i = 0; i < d.size(); ++i) {
+            const double ratio = image[i] / d[i];
+            least = std::min(least, ratio), most = std::max(most, ratio);
+            d[i] = (d[i] + image[i]) / 2;  // also where -1 is nearly an eigenvalue
+        }
+        if (most - least <= 4 * std::numeric_limits<double>::epsilon()) break;
+    }
+    for (std::size_t i = 0; i < d.size(); ++i)
+        for (std::size_t j = 0; j < d.size(); ++j) p[i * d.size() + j] *= d[j] / d[i];
+}
+
+/// The eigenvalues but 1 of a closed class of a stochastic P.  They are those of Pi2 P Pi2 where
+/// its rows sum to one number.  Else they are not, by up to sqrt(2) condition numbers times
+/// |Pi2 P 1|, to first order, and Pi2 of a class is not that of all tokens: they are the second of
+/// P itself where a proof is asked for, and beyond those of a similar P whose rows are level.
+Estimate but_one(const View& p, std::span<double> memory, const Solving& how) {
+    const auto level = [](const std::vector<Wide>& sums) {
+        return std::ranges::all_of(sums, [&](Wide e) { return e == sums.front(); });
+    };
+    if (level(row_sums(p))) return eigenvalue(p, {true, 1}, how);
+    const Index n = p.shape.rows;
+    if (n <= dense_below || how.asked == "dense") return eigenvalue(p, {false, 2}, how);
+    level_rows(memory, n);
+    const std::vector<Wide> sums = row_sums(p);
+    Wide mean = 0, left = 0;
+    for (const Wide e : sums) mean += e / Wide(n);
+    for (const Wide e : sums) left += (e - mean) * (e - mean);
+    return eigenvalue(p, {true, 1, double(std::sqrt(2 * left))}, how);
 }
 
 /// P is block triangular over its classes, and its spectrum the union of theirs; a closed class of
-/// a stochastic P has the eigenvalue 1.  Its others are those of Pi2 P Pi2 where its rows sum to
-/// one number.  Else they are not, by up to sqrt(n) condition numbers times what the sums differ
-/// by, and Pi2 of a class is not that of all tokens: then it is the second of P itself.
+/// a stochastic P has the eigenvalue 1.
 void add_classes(const View& p, const std::vector<classes::Class>& found, bool stochastic,
                  const Solving& how, std::vector<Estimate>& moduli) {
     std::vector<double> memory;
@@ -219,8 +256,7 @@ void add_classes(const View& p, const std::vector<classes::Class>& found, bool s
         const View part = part_of(p, c.tokens, memory);
         if (has_one) {
             const std::optional<Estimate> periodic = by_classes(part, true, how);
-            const Which others = rows_sum_alike(part) ? Which{true, 1} : Which{false, 2};
-            moduli.push_back(periodic ? *periodic : eigenvalue(part, others, how));
+            moduli.push_back(periodic ? *periodic : but_one(part, memory, how));
             continue;
         }
         moduli.push_back(eigenvalue(part, {false, 1}, how));
@@ -272,22 +308,22 @@ Estimate confirmed(Estimate tested, const Estimate& proven, double accuracy) {
 
 Estimate by_arnoldi(const View& p, const Which& which, double accuracy) {
     if (rows_are_equal(p)) return of_equal_rows(p, which, accuracy);
-    Estimate found = spectral_radius(square_map(p, which.deflated), residual_for(accuracy),
-                                     arnoldi_products, which.rank, accuracy);
+    Estimate found = spectral_radius(square_map(p, which), residual_for(accuracy), arnoldi_products,
+                                     which.rank, accuracy);
     bound_second(found, p, which);
     return found;
 }
 
 Estimate by_dense(const View& p, const Which& which, double accuracy) {
     const Entries e = square_matrix(p, which.deflated);
-    Estimate found = dense_eigenvalue(e.a, p.shape.rows, which.rank, accuracy, e.error);
+    Estimate found =
+        dense_eigenvalue(e.a, p.shape.rows, which.rank, accuracy, e.error + which.error);
     if (!found.converged) found.high = std::min(*found.high, second_bound(p, which.deflated));
     return found;
 }
 
 Estimate by_library(const View& p, const Which& which, double accuracy) {
-    Estimate found =
-        restarted_eigenvalue(square_map(p, which.deflated), residual_for(accuracy), which.rank);
+    Estimate found = restarted_eigenvalue(square_map(p, which), residual_for(accuracy), which.rank);
     if (!found.converged) found.low = 0, found.high = second_bound(p, which.deflated);
     return found;
 }
@@ -337,7 +373,7 @@ Estimate centred_norm(const View& p, double accuracy) {
 
 SecondAndNorm second_and_norm(const View& p, const Which& which, double accuracy) {
     const std::vector<double> column = stored::column_sums(p);
-    const SharedPass stack{.square = square_map(p, which.deflated),
+    const SharedPass stack{.square = square_map(p, which),
                            .normal = centred_map(p, column),
                            .both = [&](Vector x, Result y, Vector u, Result v) {
                                std::vector<double> from(x.begin(), x.end());

@@ -27,6 +27,7 @@ bool rows_are_equal(const View& p);
 struct Which {
     bool deflated;
     Index rank;
+    double error = 0;  ///< in the 2-norm: a value is certain for every matrix as near to P
 };
 inline Which second_of(const Structure& known) {
     return {known.row_stochastic, known.row_stochastic ? 1 : 2};

@@ -332,7 +332,10 @@ Leading leading_of(std::vector<Complex> values, Index rank, double noise, double
 
 Leading leading_eigenvalue(const std::vector<double>& h, Index n, Index rank, double coupling,
                            double noise, double accuracy) {
-    if (n < rank) return {.certain = coupling <= noise};
+    // A multiple of 1 has every vector as an eigenvector, and its one number n times.
+    if (n < rank)
+        return {.certain =
+                    coupling <= noise && std::ranges::all_of(h, [](double e) { return e == 0; })};
     return leading_of(eigenvalues(h, n), rank, noise, accuracy, [&](Complex theta) {
         const Certificate c = certify(h, n, theta);
         return Sensitivity{c.sensitivity.condition, coupling * c.last};
