@@ -20,10 +20,12 @@ import importlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import warnings
+import weakref
 from inspect import signature
 
 __all__ = ["TsdiagError", "Result", "Trace", "Callback", "call", "run", "probe", "load", "compare", "inspect", "metrics",
@@ -63,8 +65,12 @@ def _words(options):
 
 def _output(words):
     program = os.environ.get("TSDIAG") or (_OWN if os.path.exists(_OWN) else "tsdiag")
-    done = subprocess.run([program, *map(str, words)], stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        done = subprocess.run([program, *map(str, words)], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    except OSError as error:
+        raise TsdiagError(127, "%s: %s; expected the program tsdiag: on PATH, or its path in TSDIAG"
+                          % (program, error.strerror)) from None
     if done.returncode not in _ANSWERS:
         sentence = done.stderr.decode("utf-8", "replace").strip()
         raise TsdiagError(done.returncode, sentence or "tsdiag ended with code %d" % done.returncode)
@@ -73,7 +79,11 @@ def _output(words):
 
 def call(*words, **options):
     """What `tsdiag WORDS... --OPTIONS --json` prints (docs/json.md)."""
-    return json.loads(_output([*words, *_words(options), "--json"]))
+    told = _output([*words, *_words(options), "--json"])
+    try:
+        return json.loads(told)
+    except ValueError:
+        raise TsdiagError(1, "tsdiag %s: printed no JSON" % " ".join(map(str, words))) from None
 
 
 class Result:
@@ -172,8 +182,9 @@ class Trace:
 
     def __init__(self, module, layers=None):
         self.module, self.layers, self.batches = module, layers or _layers(module), 0
-        self._kept = tempfile.TemporaryDirectory(prefix="tsdiag-")
-        self.folder = os.path.join(self._kept.name, type(module).__name__)
+        kept = tempfile.mkdtemp(prefix="tsdiag-")
+        weakref.finalize(self, shutil.rmtree, kept, ignore_errors=True)
+        self.folder = os.path.join(kept, type(module).__name__)
         os.mkdir(self.folder)
         for self.hook in _hooks(module, self.layers, guess=layers is None):
             try:
@@ -181,7 +192,8 @@ class Trace:
                     return
             except (AttributeError, IndexError, TypeError):  # names that the module does not have
                 continue
-        raise TsdiagError(2, "%s: no list of layers was found; say layers=" % type(module).__name__)
+        raise TsdiagError(2, "%s: %s" % (type(module).__name__, "no list of layers was found; say layers=" if layers is None
+                                         else "layers= are no modules that a hook can be put on"))
 
     @contextlib.contextmanager
     def _hooked(self):
@@ -197,9 +209,12 @@ class Trace:
     def __call__(self, *args, **kwargs):
         import torch
         modes = [(one, one.training) for one in self.module.modules()]
+        frozen = [one for one in self.module.parameters() if one.is_floating_point() and not one.requires_grad]
         try:
             with self._hooked() as (names, end):
                 self.module.eval()
+                for one in frozen:  # PyTorch's own layers skip hooks where no gradient is asked for
+                    one.requires_grad_(True)
                 with torch.enable_grad():
                     self.module(*args, **kwargs)
                 path = os.path.join(self.folder, "batch-%d.pt" % self.batches)
@@ -207,11 +222,15 @@ class Trace:
         finally:
             for one, mode in modes:
                 one.training = mode
+            for one in frozen:
+                one.requires_grad_(False)
         self.batches += 1
         return self
 
     def probe(self, *words, **options):
         """Measures the batches so far: `run` with what the hook knows, as `--placement pre`."""
+        if not self.batches:
+            raise TsdiagError(2, "nothing was traced: call the Trace on inputs first")
         known = re.search(r"^# tsdiag probe trace\.pt(.*)", self.hook, re.M)[1].split()
         return run(self.folder, *known, *words, **options)
 
@@ -235,7 +254,7 @@ def _hooks(module, layers, guess):
                          % (layers[0].self_attn.batch_first, layers[0].norm_first))
             source.flush()
             yield _of_layers(call("trace-hook", source.name)["text"])
-    elif guess and file.endswith(".py"):
+    elif guess and file.endswith(".py") and os.path.isfile(file):
         yield call("trace-hook", file)["text"]
     yield _of_layers(call("trace-hook")["text"])
 
@@ -255,7 +274,8 @@ class Callback:
     """
 
     def __init__(self, tracker=None, inputs=None, metrics=("t_sim", "t_cos", "effective_rank"), **options):
-        self.tracker, self.inputs, self.metrics = tracker, inputs, metrics
+        self.tracker, self.inputs = tracker, inputs
+        self.metrics = [metrics] if isinstance(metrics, str) else list(metrics)
         self.options = {"no_report": True, "force": True, **options}
 
     def __getattr__(self, name):  # the other events of a Trainer
@@ -288,7 +308,10 @@ class Callback:
             else:
                 result = _traced(module, self.inputs).probe(**options)
             numbers = _numbers(result, self.metrics)
-            for tracker in trackers:
+            missing = [name for name in self.metrics if not any(one.startswith("tsdiag/%s/" % name) for one in numbers)]
+            if missing:
+                warnings.warn("tsdiag, step %d: no layer has a number of %s" % (step, ", ".join(missing)))
+            for tracker in trackers if numbers else []:
                 _log(tracker, numbers, step)
         except Exception as error:
             warnings.warn("tsdiag, step %d: %s" % (step, error))

@@ -83,11 +83,29 @@ def check_callback(tsdiag):
         warnings.simplefilter("always")
         train(tsdiag.Callback(quiet), (300,))  # there is no such checkpoint
     assert not quiet.told and len(caught) == 1 and "checkpoint-300" in str(caught[0].message), caught
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        train(tsdiag.Callback(quiet, metrics=["t_sim", "t_simm"], tokens=6), (100,))
+    assert len(caught) == 1 and "of t_simm" in str(caught[0].message), caught
+    assert set(quiet.told[100]) == {"tsdiag/t_sim/layer %02d" % layer for layer in (0, 1)}, quiet.told
     try:
         tsdiag.Callback().a_member_of_none
         raise AssertionError("was found")
     except AttributeError:
         pass
+
+
+def check_errors(tsdiag, program):
+    """What goes wrong outside of the program is said as what it refuses itself."""
+    for path, said in (("/nowhere/tsdiag", "/nowhere/tsdiag: No such file"), (program, "printed no JSON")):
+        os.environ["TSDIAG"] = path
+        try:
+            tsdiag.call("probe", "--help")
+            raise AssertionError("was read")
+        except tsdiag.TsdiagError as error:
+            assert said in str(error) and "\n" not in str(error), error
+        finally:
+            os.environ["TSDIAG"] = program
 
 
 def check_lightning(tsdiag, module, inputs):
@@ -156,6 +174,23 @@ def check_traces(tsdiag, torch):
     check_trace(tsdiag, torch, made_of(MADE_ELSEWHERE, "elsewhere"), inputs, "blocks = layers", [])
     said = tsdiag.Trace(nano, layers=nano.transformer.h[:2])(inputs)
     assert said.probe(no_report=True, out="said").run["model"]["layers"] == 2
+    # Frozen, PyTorch's own layers would skip the hooks inside of them; a class of no file has its layers alone.
+    frozen = torch.nn.TransformerEncoder(layer, 3, enable_nested_tensor=False).requires_grad_(False)
+    result = check_trace(tsdiag, torch, frozen, inputs, "self_attn", [])
+    assert any(row["metric"] == "entropy" for row in result._all()["metrics"])
+    assert not any(one.requires_grad for one in frozen.parameters())
+    sys.modules["gone"] = types.ModuleType("gone")
+    sys.modules["gone"].__file__ = "/nowhere/gone.py"
+    check_trace(tsdiag, torch, type("Gone", (type(nano),), {"__module__": "gone"})(), inputs, "blocks = layers", [])
+    untouched = tsdiag.Trace(nano)
+    try:
+        untouched.probe()
+        raise AssertionError("was measured")
+    except tsdiag.TsdiagError as error:
+        assert "call the Trace on inputs" in str(error)
+    folder = os.path.dirname(untouched.folder)
+    del untouched
+    assert not os.path.exists(folder)
     try:
         tsdiag.Trace(torch.nn.Linear(2, 2))
         raise AssertionError("was taken")
@@ -175,6 +210,7 @@ def main(program, path):
     spec.loader.exec_module(tsdiag)
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
+        check_errors(tsdiag, program)
         check_callback(tsdiag)
         try:
             import torch
