@@ -23,11 +23,16 @@ MACHINES = {"elf64-x86-64": "x86_64", "elf64-littleaarch64": "aarch64"}
 FIRST_DATE = 315532800  # 1980, with which a zip begins
 
 
+def headers(binary):
+    return subprocess.run(["objdump", "-p", binary], stdout=subprocess.PIPE, check=True, text=True,
+                          env={**os.environ, "LC_ALL": "C"}).stdout  # in English
+
+
 def platform(binaries):
     """The tag of the newest glibc that a binary asks for: manylinux_2_35_x86_64."""
     newest, machines = (0, 0), set()
     for binary in binaries:
-        told = subprocess.run(["objdump", "-p", binary], stdout=subprocess.PIPE, check=True, text=True).stdout
+        told = headers(binary)
         machines.add(MACHINES[re.search(r"file format (\S+)", told)[1]])
         for version in re.findall(r"0x.* GLIBC_(\S+)", told):
             if not re.fullmatch(r"[0-9.]+", version):
@@ -39,8 +44,7 @@ def platform(binaries):
 
 def of_devices(library):
     """It, looking into the packages of NVIDIA beside `tsdiag` as well."""
-    told = subprocess.run(["objdump", "-p", library], stdout=subprocess.PIPE, check=True, text=True).stdout
-    major = re.search(r"NEEDED +libcublas\.so\.(\d+)", told)[1]
+    major = re.search(r"NEEDED +libcublas\.so\.(\d+)", headers(library))[1]
     folders = ["cublas/lib", "cusolver/lib"] if major == "12" else ["cu%s/lib" % major]  # since 13 all are in one
     with tempfile.TemporaryDirectory() as folder:
         copy = shutil.copy(library, folder)
@@ -77,9 +81,11 @@ def main(tree, version, summary, out):
                     "Requires-Python: >=3.8\n" % (version, summary),
         "WHEEL": "Wheel-Version: 1.0\nGenerator: tsdiag\nRoot-Is-Purelib: false\nTag: %s\n" % tag,
         "entry_points.txt": "[console_scripts]\ntsdiag = tsdiag:main\n",
-        **{"licenses/" + one.name: one.read_text() for one in licences}}
+    }
+    texts = {name: text.encode() for name, text in texts.items()}
+    texts.update(("licenses/" + one.name, one.read_bytes()) for one in licences)
     for name, text in sorted(texts.items()):
-        files[about + name] = (text.encode(), 0o644)
+        files[about + name] = (text, 0o644)
     record = ""
     for name, (contents, _) in files.items():
         digest = base64.urlsafe_b64encode(hashlib.sha256(contents).digest()).decode().rstrip("=")
