@@ -147,7 +147,7 @@ std::string panels_in_words(const Figure& figure) {
 std::string model_in_words(const RunRecord& run) {
     const RunRecord::Model& model = run.model;
     const bool drawn = model.argument.starts_with("random:");
-    const std::string given = drawn ? model.argument : label(model.argument);
+    std::string given = drawn ? model.argument : label(model.argument);
     if (model.name.empty() || model.name == given) return given;
     return given.empty() ? model.name : fmt::format("{} ({})", given, model.name);
 }
