@@ -28,8 +28,8 @@ enum class Binary { TSDIAG_BINARY_FORMULAS(TSDIAG_MEMBER) };
 #undef TSDIAG_MEMBER
 enum class Law { uniform, normal };
 
-/// Precision of float32 products: exact, or on a device with factors rounded to 11 bits (TF32) or 8
-/// (bfloat16), several times as fast.
+/// Precision of float32 products: exact, or with factors rounded to 11 bits (TF32, on a device) or
+/// to 8 (bfloat16, also on processors that multiply it), several times as fast.
 enum class Products { exact, tf32, bf16 };
 
 /// One step of AdamW, the same for all elements: with x = factor g,
@@ -249,6 +249,9 @@ class Backend {
 
 /// The CPU; always available.
 const Backend& cpu();
+/// The CPU with factors of float32 products rounded to bfloat16, products with one row or column
+/// apart; nullptr where the processor or oneDNN does not multiply bfloat16.
+const Backend* rounding_cpu();
 /// Bytes of the CPU's tensors: now, and at most since the last `restart_cpu_peak`.
 struct TensorBytes {
     std::size_t now = 0, peak = 0;
@@ -266,7 +269,7 @@ std::vector<std::string> shortages();
 void restart_shortages();
 
 /// "cpu"; "cuda", the first device that works; "cuda:1", that one; "auto", as "cuda", else the CPU.
-/// Throws `NotAvailable` saying what is missing; the CPU has exact products only.
+/// Throws `NotAvailable` saying what is missing.
 const Backend& open_backend(std::string_view name, Products products = Products::exact);
 /// Which devices `name` skips and why, in a sentence; empty where it names one or gets the first,
 /// or the machine has no driver for any.

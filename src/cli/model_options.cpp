@@ -53,7 +53,7 @@ std::string parse_route(const std::string& word) {
 
 CLI::Option* fast(CLI::App& app, Products& products) {
     return value(app, "--fast", "TYPE",
-                 "tf32 or bf16: round the factors of float32 products on a device",
+                 "bf16, or on a device tf32: round the factors of\nfloat32 products",
                  [&](const std::string& t) { products = parse_products(t); });
 }
 

@@ -10,6 +10,7 @@
 #include "program.hpp"
 #include "support/places.hpp"
 #include "support/table_differences.hpp"
+#include "tsdiag/backend.hpp"
 #include "tsdiag/json.hpp"
 #include "tsdiag/table.hpp"
 
@@ -420,23 +421,35 @@ TEST(Device, NeedsItsSolverOnlyWhereItSolvesDensely) {
 
 TEST(Device, SaysHowFarRoundedProductsAreOff) {
     TemporaryDirectory folder;
-    const std::vector<std::string> words = {
-        "probe",       "random:gpt2,layers=1,d=8,heads=2,vocab=9",
-        "--tokens",    "5",
-        "--probes",    "t_sim",
-        "--fast",      "bf16",
-        "--no-report", "-o",
-        "out"};
-    const Finished found = tsdiag(folder, words, {plugin(emulated_plugin())});
-    ASSERT_EQ(found.code, 0) << found.err;
-    EXPECT_THAT(found.out, HasSubstr("--fast bf16"));
-    const Json run = Json::parse(read_file(folder.path() / "out/run.json"), "run.json");
-    // Relative rounding of the factors is 2^-9, that of their sums is smaller.
-    EXPECT_GT(run["fast"]["first_layer_error"].number(), 1e-6);
-    EXPECT_LT(run["fast"]["first_layer_error"].number(), std::ldexp(1.0, -8));
-    const Finished refused = tsdiag(folder, words, {plugin("/nowhere/lib.so")});
+    const auto probe = [&](const std::string& device, const std::string& products,
+                           const std::string& library) {
+        return tsdiag(folder,
+                      {"probe", "random:gpt2,layers=1,d=8,heads=2,vocab=9", "--tokens", "5",
+                       "--probes", "t_sim", "--device", device, "--fast", products, "--no-report",
+                       "--force", "-o", "out"},
+                      {plugin(library)});
+    };
+    const auto expect_error_of_rounding = [&](const Finished& found) {
+        ASSERT_EQ(found.code, 0) << found.err;
+        EXPECT_THAT(found.out, HasSubstr("--fast bf16"));
+        const Json run = Json::parse(read_file(folder.path() / "out/run.json"), "run.json");
+        // Relative rounding of the factors is 2^-9, that of their sums is smaller.
+        EXPECT_GT(run["fast"]["first_layer_error"].number(), 1e-6);
+        EXPECT_LT(run["fast"]["first_layer_error"].number(), std::ldexp(1.0, -8));
+    };
+    expect_error_of_rounding(probe("auto", "bf16", emulated_plugin()));
+
+    const Finished refused = probe("auto", "tf32", "/nowhere/lib.so");
     EXPECT_EQ(refused.code, 3);
-    EXPECT_THAT(refused.err, HasSubstr("--fast"));
+    EXPECT_THAT(refused.err, HasSubstr("--fast tf32: needs a CUDA device"));
+
+    const bool rounds =
+        tsdiag(folder, {"list", "devices"}).out.find("--fast bf16") != std::string::npos;
+    EXPECT_EQ(rounds, rounding_cpu() != nullptr);
+    const Finished here = probe("cpu", "bf16", "/nowhere/lib.so");
+    if (rounds) return expect_error_of_rounding(here);
+    EXPECT_EQ(here.code, 3);
+    EXPECT_THAT(here.err, HasSubstr("--fast bf16: needs a CUDA device, or a processor"));
 }
 
 TEST(Device, RoundsNoProductsOfATrace) {

@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <vector>
 
 #include "core/tensor/cpu_kernels.hpp"
@@ -204,6 +206,29 @@ TEST_P(EveryInstructionSet, DrawsTheSameNumbersAsTheScalarGenerator) {
         EXPECT_GT(u[2 * i], 0);
         EXPECT_LT(u[2 * i], 1);
     }
+}
+
+TEST_P(EveryInstructionSet, RoundsToTheNearestBfloat16) {
+    struct Rounded {
+        std::uint32_t bits;
+        std::uint16_t to;
+    };
+    // Below, at and above the half; with a carry into the exponent, to infinity; subnormal; NaN
+    // whose upper bits are those of infinity.
+    const std::vector<Rounded> cases = {
+        {0x3F800000, 0x3F80}, {0x3F807FFF, 0x3F80}, {0x3F808000, 0x3F80}, {0x3F808001, 0x3F81},
+        {0x3F818000, 0x3F82}, {0x3FFF8000, 0x4000}, {0xBF808001, 0xBF81}, {0x7F7FFFFF, 0x7F80},
+        {0x7F800000, 0x7F80}, {0xFF800000, 0xFF80}, {0x00008001, 0x0001}, {0x80000000, 0x8000},
+        {0x7F800001, 0x7FC0}, {0xFFFFFFFF, 0xFFFF}, {0x7FC00000, 0x7FC0}};
+    std::vector<float> x;
+    for (int copy = 0; copy < 3; ++copy)  // in the loop's body and in its rest
+        for (const Rounded& one : cases) x.push_back(std::bit_cast<float>(one.bits));
+    std::vector<std::uint16_t> y(x.size());
+    GetParam()->bfloat16(x.data(), 1, y.data(), Index(x.size()));
+    for (std::size_t i = 0; i < y.size(); ++i)
+        EXPECT_EQ(y[i], cases[i % cases.size()].to) << std::hex << cases[i % cases.size()].bits;
+    GetParam()->bfloat16(x.data(), -2, y.data(), 1);
+    EXPECT_EQ(y[0], 0xC000);
 }
 
 TEST_P(EveryInstructionSet, FindsTheFirstNonFiniteEntry) {

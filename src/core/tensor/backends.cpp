@@ -154,7 +154,11 @@ int index_of(std::string_view name) {
 const Backend& open_backend(std::string_view name, Products products) {
     const auto host = [products]() -> const Backend& {
         if (products == Products::exact) return cpu();
-        throw NotAvailable("--fast: applies to CUDA devices only, but the device is the CPU");
+        if (products == Products::tf32)
+            throw NotAvailable("--fast tf32: needs a CUDA device, but the device is the CPU");
+        if (const Backend* rounding = rounding_cpu()) return *rounding;
+        throw NotAvailable(
+            "--fast bf16: needs a CUDA device, or a processor with AVX-512 BF16 or AMX and oneDNN");
     };
     if (name == "cpu") return host();
     if (name == "auto" && search().found < 0) return host();

@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 #include <omp.h>
-#include <pthread.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,12 +8,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#ifdef TSDIAG_ONEDNN
-#include <oneapi/dnnl/dnnl.h>
-#endif
 
 #include "block_pool.hpp"
 #include "cpu_kernels.hpp"
+#include "onednn.hpp"
+#include "rounded_product.hpp"
 #include "tsdiag/backend.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/linalg.hpp"
@@ -81,62 +78,6 @@ void each_row(const Shape& s, F f) {
 /// Rows whose partial sums are added serially: results do not depend on the number of threads.
 constexpr Index rows_per_sum = 64;
 
-#ifdef TSDIAG_ONEDNN
-/// A stack of this thread for handlers with SA_ONSTACK, unless it has one.
-class HandlerStack {
-  public:
-    HandlerStack() {
-        stack_t now{};
-        if (sigaltstack(nullptr, &now) != 0 || (now.ss_flags & SS_DISABLE) == 0) return;
-        const auto size = std::size_t(std::max(sysconf(_SC_SIGSTKSZ), 1L << 16));
-        memory_ = std::make_unique_for_overwrite<std::byte[]>(size);
-        now = {.ss_sp = memory_.get(), .ss_flags = 0, .ss_size = size};
-        sigaltstack(&now, nullptr);
-    }
-    ~HandlerStack() {
-        stack_t now{};
-        if (!memory_ || sigaltstack(nullptr, &now) != 0 || now.ss_sp != memory_.get()) return;
-        now.ss_flags = SS_DISABLE;
-        sigaltstack(&now, nullptr);
-    }
-    HandlerStack(const HandlerStack&) = delete;
-    HandlerStack& operator=(const HandlerStack&) = delete;
-
-  private:
-    std::unique_ptr<std::byte[]> memory_;
-};
-
-/// What a product of oneDNN needs around it: one thread, as several sum in an order that depends on
-/// their number, and no handler on the stack, since its kernels move the stack pointer to a small
-/// part of the heap.  Signals that can wait do so; SIGBUS, of a lost page, finds a stack of its
-/// own.
-class LibraryProduct {
-  public:
-    LibraryProduct() {
-        thread_local const HandlerStack stack;
-        static const sigset_t can_wait = [] {
-            sigset_t all;
-            sigfillset(&all);
-            for (const int fault : {SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP})
-                sigdelset(&all, fault);
-            return all;
-        }();
-        pthread_sigmask(SIG_BLOCK, &can_wait, &signals_);
-        omp_set_num_threads(1);
-    }
-    ~LibraryProduct() {
-        omp_set_num_threads(threads_);
-        pthread_sigmask(SIG_SETMASK, &signals_, nullptr);
-    }
-    LibraryProduct(const LibraryProduct&) = delete;
-    LibraryProduct& operator=(const LibraryProduct&) = delete;
-
-  private:
-    int threads_ = omp_get_max_threads();
-    sigset_t signals_{};
-};
-#endif
-
 /// alpha op(a) op(b) as tiles, each made by one thread.  Tile sizes follow from one matrix, so
 /// results are bitwise independent of the number of threads and of the batch.
 template <class T>
@@ -173,27 +114,16 @@ class TiledProduct {
         const T* b = b_.row<T>(batch / (a_.shape.batch / b_.shape.batch), 0) +
                      (second_ ? j * b_.row_stride : j);
         T* c = out_.row<T>(batch, i) + j;
-#ifdef TSDIAG_ONEDNN
-        if constexpr (std::is_same_v<T, float>) {
-            const LibraryProduct around;
-            if (!vector_ && dnnl_sgemm(first_ ? 'T' : 'N', second_ ? 'T' : 'N', m, n, inner_,
-                                       alpha_, a, a_.row_stride, b, b_.row_stride, 0.0F, c,
-                                       out_.row_stride) == dnnl_success)
+        if constexpr (std::is_same_v<T, float>)
+            if (!vector_ && onednn::multiply({first_, second_, m, n, inner_}, alpha_, a,
+                                             a_.row_stride, b, b_.row_stride, c, out_.row_stride))
                 return;
-        }
-#endif
         functions<T>().gemm(first_, second_, m, n, inner_, alpha_, a, a_.row_stride, b,
                             b_.row_stride, c, out_.row_stride);
     }
 
   private:
-    bool by_library() const {
-#ifdef TSDIAG_ONEDNN
-        return std::is_same_v<T, float> && !vector_;
-#else
-        return false;
-#endif
-    }
+    bool by_library() const { return std::is_same_v<T, float> && !vector_ && onednn::is_here(); }
     /// Size of equal parts (but the last) of `count`, as few as possible of at most `most`: a
     /// multiple of `step`, as the kernels need.
     static Index part(Index count, Index most, Index step) {
@@ -236,18 +166,19 @@ void adamw_in_place(View weights, View first, View second, View gradient, const 
 
 class CpuBackend final : public Backend {
   public:
+    explicit CpuBackend(Products products) : products_(products) {}
     std::string_view name() const override { return "cpu"; }
     bool host_memory() const override { return true; }
 
     std::string description() const override {
-#ifdef TSDIAG_ONEDNN
-        const dnnl_version_t* v = dnnl_version();
-        const std::string gemm = fmt::format("oneDNN {}.{}.{}", v->major, v->minor, v->patch);
-#else
-        const std::string gemm = "Eigen";
-#endif
+        const std::string library = onednn::version();
+        std::string products = library.empty() ? "Eigen" : library;
+        if (products_ == Products::bf16)
+            products += ", their factors rounded to bfloat16";
+        else if (onednn::has_bfloat16())
+            products += " (--fast bf16: in bfloat16)";
         return fmt::format("{} threads, {} kernels, float32 products by {}, float64 by Eigen",
-                           omp_get_max_threads(), kernels::table().name, gemm);
+                           omp_get_max_threads(), kernels::table().name, products);
     }
 
     std::size_t memory() const override { return process_memory(); }
@@ -281,6 +212,8 @@ class CpuBackend final : public Backend {
 
     void matmul(View out, View a, View b, Transpose t, double alpha) const override {
         if (out.shape.count() == 0) return;
+        if (products_ == Products::bf16 && out.type == Type::f32 && RoundedProduct::serves(out, a))
+            return round_and_multiply({out, a, b, t, float(alpha)});
         typed(out, [&]<class T>(T) {
             const TiledProduct<T> product(out, a, b, t, T(alpha));
             const Index tiles = product.tiles();
@@ -684,6 +617,11 @@ class CpuBackend final : public Backend {
     }
 
   private:
+    static void round_and_multiply(const RoundedProduct& product) {
+        if (product.work() > worth_threads)
+            return in_parallel(product.jobs(), [&](Index job) { product.make(job); });
+        for (Index job = 0; job < product.jobs(); ++job) product.make(job);
+    }
     static View of_batch(View a, Index b) {
         typed(a, [&]<class T>(T) { a.data = a.row<T>(b, 0); });
         a.shape.batch = 1;
@@ -856,13 +794,21 @@ class CpuBackend final : public Backend {
         m.centred = outside;
         return m;
     }
+
+    Products products_;
 };
 
 }  // namespace
 
 const Backend& cpu() {
-    static const CpuBackend backend;
+    static const CpuBackend backend(Products::exact);
     return backend;
+}
+
+const Backend* rounding_cpu() {
+    if (!onednn::has_bfloat16()) return nullptr;
+    static const CpuBackend backend(Products::bf16);
+    return &backend;
 }
 
 TensorBytes cpu_bytes() { return {live_bytes, peak_bytes}; }

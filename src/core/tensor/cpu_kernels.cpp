@@ -375,6 +375,16 @@ void byte_distances(const std::uint8_t* a, const std::uint8_t* b, Index count, I
     for (; j < count; ++j) byte_distance<1>(a, b + j * stride, stride, end, step, groups, out + j);
 }
 
+void bfloat16(const float* a, float factor, std::uint16_t* out, Index count) {
+#pragma omp simd
+    for (Index i = 0; i < count; ++i) {
+        const auto bits = std::bit_cast<std::uint32_t>(factor * a[i]);
+        const std::uint32_t nearest = bits + 0x7FFFU + (bits >> 16 & 1U);
+        const bool is_nan = (bits & 0x7FFFFFFFU) > 0x7F800000U;  // may have its bits below
+        out[i] = std::uint16_t((is_nan ? bits | 0x400000U : nearest) >> 16);
+    }
+}
+
 template <class T>
 constexpr Of<T> functions() {
     return {gemm<T>,         unary<T>,     softmax<T>,        row_statistics<T>,
@@ -390,6 +400,7 @@ constinit const Table kernel_table = {TSDIAG_STRINGIFY(TSDIAG_ISA),
                                       functions<double>(),
                                       uniform,
                                       normal,
-                                      byte_distances};
+                                      byte_distances,
+                                      bfloat16};
 
 }  // namespace tsdiag::kernels::TSDIAG_ISA

@@ -62,6 +62,8 @@ struct Table {
     /// `count` rows b_j at `stride`; the ends are multiples of 32.
     void (*byte_distances)(const std::uint8_t* a, const std::uint8_t* b, Index count, Index stride,
                            const Index* end, const float* step, Index groups, float* out);
+    /// out = factor a, rounded to the nearest bfloat16, of two as near to the even one.
+    void (*bfloat16)(const float* a, float factor, std::uint16_t* out, Index count);
 };
 
 /// The best table for this CPU.
