@@ -26,7 +26,8 @@ struct Adapter {
     std::string where;  ///< the path of its configuration, for messages
     Json config;        ///< adapter_config.json
     std::shared_ptr<const Checkpoint> weights;
-    bool within_model = false;  ///< of one file with it (`without_adapter`)
+    bool within_model = false;      ///< of one file with it (`without_adapter`)
+    bool head_is_separate = false;  ///< the model's configuration unties it (tie_word_embeddings)
 };
 
 /// The model `base` as `adapter` changes it.  A matrix W of m outputs and n inputs becomes, when
@@ -34,15 +35,19 @@ struct Adapter {
 ///
 ///     LoRA, rsLoRA    W' = W + s B A             s = alpha / r, alpha / sqrt(r)
 ///     DoRA            W'_o = m_o (W + s B A)_o / |(W + s B A)_o|      for each output o
+///     lora_bias       b' = b + s lora_B.bias
 ///
 /// in double, rounded once; tensors that the adapter holds whole (biases, `modules_to_save`) stand
 /// in the place of the model's, or beside them.  `notes` and `warnings` receive what the report
-/// tells. Throws `FormatError` for an adapter that is none of these, and unless all of its tensors
+/// tells, `trained` the names of the tensors of adapted and saved modules, which are no longer
+/// tied to others: PEFT leaves an embedding as it is where it adds to the head that is tied to it.
+/// Throws `FormatError` for an adapter that is none of these, and unless all of its tensors
 /// and all of its configuration fit the model.
 std::shared_ptr<const Checkpoint> apply_adapter(std::shared_ptr<const Checkpoint> base,
                                                 const Adapter& adapter,
                                                 std::vector<std::string>& notes,
-                                                std::vector<std::string>& warnings);
+                                                std::vector<std::string>& warnings,
+                                                std::vector<std::string>* trained = nullptr);
 
 /// Does one file hold a model and an adapter that is not merged: `query.base_layer.weight` and
 /// `query.lora_A.default.weight`?

@@ -57,6 +57,9 @@ struct DetectOptions {
     /// --ignore: names of tensors and of keys of the configuration, '*' for any characters.
     /// Matches are treated as absent.
     std::vector<std::string> ignore = {};
+    /// Tensors that an adapter trained for themselves: a head among them is not tied, whatever the
+    /// configuration says of the model.
+    std::vector<std::string> trained = {};
 };
 
 /// Whether a key of a configuration changes no hidden state, whatever it says.

@@ -42,6 +42,44 @@ struct PrefixChange {
     }
 };
 
+bool is_token_embedding(std::string_view name) {
+    constexpr std::array<std::string_view, 4> embeddings = {
+        "embed_tokens.weight", "wte.weight", "word_embeddings.weight", "embed_in.weight"};
+    return std::ranges::any_of(embeddings, [&](auto end) { return name.ends_with(end); });
+}
+
+constexpr std::array<std::string_view, 2> language_heads = {"lm_head", "embed_out"};
+
+bool is_language_head(std::string_view name) {
+    return std::ranges::any_of(language_heads, [&](std::string_view head) {
+        return name.ends_with(std::string(head) + ".weight");
+    });
+}
+
+/// A model whose head is the token embedding is saved without it.  PEFT adds to the head alone, so
+/// where an adapter has a pair for it, its W is the embedding.
+std::shared_ptr<const Checkpoint> with_tied_head(std::shared_ptr<const Checkpoint> base,
+                                                 const Adapter& adapter) {
+    for (const std::string_view name_of_head : language_heads) {
+        const std::string head(name_of_head);
+        const auto adds_to_head = [&](const std::string& name) {
+            return name.starts_with(head + ".lora_") ||
+                   name.find("." + head + ".lora_") != std::string::npos;
+        };
+        const std::string weight = head + ".weight";
+        if (adapter.head_is_separate || base->has(weight) ||
+            std::ranges::none_of(adapter.weights->names(), adds_to_head) ||
+            std::ranges::count_if(base->names(), is_token_embedding) != 1)
+            continue;
+        auto headed = std::make_shared<ListedCheckpoint>(base->format(), base->source());
+        headed->set_metadata(base->metadata());
+        for (const std::string& name : base->names()) headed->add(name, base->tensor(name));
+        headed->add(weight, base->tensor(*std::ranges::find_if(base->names(), is_token_embedding)));
+        return headed;
+    }
+    return base;
+}
+
 class Applying {
   public:
     Applying(const Checkpoint& base, const Adapter& adapter)
@@ -64,6 +102,11 @@ class Applying {
         require_saved_modules();
         require_biases();
         warn_of_untouched();
+        if (!changed_embedding_.empty() && std::ranges::none_of(trained_, is_language_head))
+            warnings_.push_back(fmt::format(
+                "The adapter changes the embedding '{}': an output head that is tied to it changes "
+                "too, as in a merged model, but not where PEFT runs the two unmerged",
+                changed_embedding_));
         return std::move(changed_);
     }
 
@@ -86,6 +129,7 @@ class Applying {
         return text;
     }
     const std::vector<std::string>& warnings() const { return warnings_; }
+    const std::vector<std::string>& trained() const { return trained_; }
 
   private:
     static std::string listed_names(const std::vector<std::string>& names) {
@@ -112,8 +156,10 @@ class Applying {
                 if (config_.saved_module(name).empty()) wanted.push_back(name);
         if (wanted.empty()) return;
         std::vector<PrefixChange> changes(1);
-        changes.push_back({std::string(leading_part(wanted.front())) + ".", ""});
-        std::set<std::string_view> leading;
+        std::set<std::string_view> dropped, leading;
+        for (const std::string& name : wanted) dropped.insert(leading_part(name));
+        for (const std::string_view part : dropped)
+            changes.push_back({std::string(part) + ".", ""});
         for (const std::string& name : base_.names())
             if (name.find('.') != name.npos) leading.insert(leading_part(name));
         for (const std::string_view part : leading)
@@ -168,6 +214,7 @@ class Applying {
         if (head) {
             put(there, named);
             added_.push_back(there);
+            trained_.push_back(there);
             return;
         }
         const std::string& at = base_has(there) ? there : name;
@@ -181,17 +228,8 @@ class Applying {
                                shape_text(before.shape)));
         put(at, named);
         replaced_.push_back(at);
-        constexpr std::array<std::string_view, 4> embeddings = {
-            "embed_tokens.weight", "wte.weight", "word_embeddings.weight", "embed_in.weight"};
-        if (std::ranges::any_of(embeddings, [&](auto end) { return at.ends_with(end); }))
-            warn_of_embedding(at);
-    }
-
-    void warn_of_embedding(const std::string& name) {
-        warnings_.push_back(fmt::format(
-            "The adapter changes the embedding '{}': an output head that is tied to it changes "
-            "too, as in a merged model, but not where PEFT runs the two unmerged",
-            name));
+        if (!config_.saved_module(name).empty()) trained_.push_back(at);
+        if (is_token_embedding(at)) changed_embedding_ = at;
     }
 
     void put(const std::string& at, const AdapterTensor& named) {
@@ -238,16 +276,54 @@ class Applying {
         alphas_.insert(config_.alpha_of(module));
         scales_.insert(parts.scale);
         kinds_.insert(module.substr(module.rfind('.') + 1));
-        if (of.embedding) warn_of_embedding(name);
+        if (of.embedding) changed_embedding_ = name;
         changed_.insert_or_assign(name, low_rank_sum(std::move(parts)));
+        trained_.push_back(name);
+        if (of.bias) put_bias(module, *of.bias);
+    }
+
+    /// The bias of a module, which `lora_bias` adds to: b + scale lora_B.bias.
+    void put_bias(const std::string& module, const AdapterTensor& added) {
+        const std::string name = change_(module + ".bias");
+        if (!base_has(name))
+            refuse(source_, fmt::format("adds '{}' to a module of {} that has no bias. Save the "
+                                        "adapter without lora_bias.",
+                                        added.name, base_.source()));
+        const auto whole = changed_.find(name);
+        RawTensor bias = whole != changed_.end() ? whole->second : base_.tensor(name);
+        if (!is_plain_float(bias))
+            refuse(base_.source(),
+                   fmt::format("tensor '{}' is {}, and an adapter is added to numbers in f32, f16 "
+                               "or bf16 only. Name the model in one of these with --base DIR.",
+                               name, bias.dtype_name));
+        require_shape(added, bias.shape, "as the bias that it is added to");
+        const auto sum = std::make_shared<std::vector<double>>(std::size_t(bias.count()));
+        std::vector<double> change(sum->size());
+        widen(bias, std::span(*sum));
+        widen(added.tensor, std::span(change));
+        const double scale = config_.scale_of(module);
+        for (std::size_t o = 0; o < change.size(); ++o) (*sum)[o] += scale * change[o];
+        bias.dtype = DType::f64;
+        bias.strides = row_major(bias.shape);
+        bias.offset = 0;
+        bias.big_endian = false;
+        bias.bytes = std::as_bytes(std::span(*sum));
+        bias.owner = sum;
+        changed_.insert_or_assign(name, std::move(bias));
     }
 
     void require_pair(const std::string& module, const LowRankTensors& of) const {
-        const auto& any = of.a ? of.a : of.b ? of.b : of.magnitude;
+        const auto& any = of.a ? of.a : of.b ? of.b : of.bias ? of.bias : of.magnitude;
         if (!of.a || !of.b)
             refuse(source_, fmt::format("has '{}' without its {}, expected both. Save the adapter "
                                         "again.",
                                         any->name, of.a ? "lora_B" : "lora_A"));
+        if (config_.lora_bias() != of.bias.has_value())
+            refuse(source_,
+                   fmt::format("has {} lora_B.bias of '{}', but {} {} lora_bias. Save the adapter "
+                               "again.",
+                               of.bias ? "a" : "no", module, config_name_,
+                               config_.lora_bias() ? "says" : "does not say"));
         if (config_.dora() != of.magnitude.has_value())
             refuse(source_,
                    config_.dora()
@@ -415,7 +491,8 @@ class Applying {
     std::set<std::string> known_;
     PrefixChange change_;
     std::map<std::string, RawTensor> changed_;
-    std::vector<std::string> replaced_, added_, warnings_;
+    std::vector<std::string> replaced_, added_, trained_, warnings_;
+    std::string changed_embedding_;
     std::set<std::int64_t> ranks_;
     std::set<double> alphas_, scales_;
     std::set<std::string> kinds_;
@@ -445,7 +522,9 @@ std::optional<AdapterFiles> adapter_files(const std::filesystem::path& path) {
 std::shared_ptr<const Checkpoint> apply_adapter(std::shared_ptr<const Checkpoint> base,
                                                 const Adapter& adapter,
                                                 std::vector<std::string>& notes,
-                                                std::vector<std::string>& warnings) {
+                                                std::vector<std::string>& warnings,
+                                                std::vector<std::string>* trained) {
+    base = checkpoint::with_tied_head(std::move(base), adapter);
     checkpoint::Applying applying(*base, adapter);
     std::map<std::string, RawTensor> changed = applying.changed();
     auto adapted = std::make_shared<checkpoint::ListedCheckpoint>(base->format(), base->source());
@@ -458,6 +537,7 @@ std::shared_ptr<const Checkpoint> apply_adapter(std::shared_ptr<const Checkpoint
     for (auto& [name, tensor] : changed) adapted->add(name, std::move(tensor));
     notes.push_back(applying.description());
     std::ranges::copy(applying.warnings(), std::back_inserter(warnings));
+    if (trained != nullptr) *trained = applying.trained();
     return adapted;
 }
 

@@ -35,7 +35,7 @@ std::string without_part(std::string name, std::string_view part, bool and_next 
 
 /// What the name of a tensor says.
 struct AdapterName {
-    enum Kind { a, b, magnitude, whole, unknown } kind = whole;
+    enum Kind { a, b, magnitude, bias, whole, unknown } kind = whole;
     bool embedding = false;
     std::string module;   ///< of the model; of `whole` the name of the tensor
     std::string adapter;  ///< the name of the adapter in it: "default"; mostly none
@@ -55,7 +55,7 @@ constexpr std::array adapter_markers{
     AdapterMarker{".lora_magnitude_vector", AdapterName::magnitude, false, true, true}};
 
 AdapterName adapter_name(const std::string& full) {
-    constexpr std::string_view ending = ".weight";
+    constexpr std::string_view ending = ".weight", of_bias = ".bias";
     const std::string name = without_peft(full);
     for (const AdapterMarker& marker : adapter_markers) {
         const std::size_t at = name.rfind(marker.part);
@@ -64,9 +64,11 @@ AdapterName adapter_name(const std::string& full) {
         if (!rest.empty() && rest.front() != '.') continue;
         AdapterName out{marker.kind, marker.embedding, name.substr(0, at), {}};
         const bool weight = rest.ends_with(ending);
-        if (weight) rest.remove_suffix(ending.size());
+        const bool bias = marker.part == ".lora_B" && rest.ends_with(of_bias);
+        if (bias) out.kind = AdapterName::bias;
+        rest.remove_suffix(weight ? ending.size() : bias ? of_bias.size() : 0);
         if (!rest.empty()) out.adapter = rest.substr(1);
-        const bool known = weight ? marker.with_weight : marker.without_weight;
+        const bool known = bias || (weight ? marker.with_weight : marker.without_weight);
         if (!known || out.adapter.find('.') != std::string::npos) out.kind = AdapterName::unknown;
         return out;
     }
@@ -117,7 +119,7 @@ AdapterTensors::AdapterTensors(const Checkpoint& file) {
             continue;
         }
         LowRankTensors& of = modules[read.module];
-        if (read.kind != AdapterName::magnitude) {
+        if (read.kind == AdapterName::a || read.kind == AdapterName::b) {
             if ((of.a || of.b) && of.embedding != read.embedding)
                 refuse(file.source(),
                        fmt::format("tensors '{}' and '{}' are of a matrix and of an embedding, "
@@ -125,9 +127,10 @@ AdapterTensors::AdapterTensors(const Checkpoint& file) {
                                    (of.a ? of.a : of.b)->name, name));
             of.embedding = read.embedding;
         }
-        std::optional<AdapterTensor>& place = read.kind == AdapterName::a   ? of.a
-                                              : read.kind == AdapterName::b ? of.b
-                                                                            : of.magnitude;
+        std::optional<AdapterTensor>& place = read.kind == AdapterName::a      ? of.a
+                                              : read.kind == AdapterName::b    ? of.b
+                                              : read.kind == AdapterName::bias ? of.bias
+                                                                               : of.magnitude;
         if (place) twice(file, place->name, name);
         place = AdapterTensor{name, raw};
     }

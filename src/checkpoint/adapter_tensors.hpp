@@ -19,7 +19,7 @@ struct AdapterTensor {
 
 /// What an adapter holds of a module.
 struct LowRankTensors {
-    std::optional<AdapterTensor> a, b, magnitude;
+    std::optional<AdapterTensor> a, b, magnitude, bias;
     bool embedding = false;  ///< of lora_embedding_A and _B
 };
 

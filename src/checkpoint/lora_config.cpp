@@ -16,11 +16,12 @@ namespace tsdiag::checkpoint {
 namespace {
 
 /// Read here.
-constexpr std::array<std::string_view, 15> read_keys = {"peft_type",
+constexpr std::array<std::string_view, 16> read_keys = {"peft_type",
                                                         "r",
                                                         "lora_alpha",
                                                         "use_rslora",
                                                         "use_dora",
+                                                        "lora_bias",
                                                         "rank_pattern",
                                                         "bias",
                                                         "alpha_pattern",
@@ -47,11 +48,11 @@ constexpr std::array<std::string_view, 14> harmless_keys = {"base_model_name_or_
                                                             "megatron_core",
                                                             "qalora_group_size"};
 /// Another model than W + s B A, unless they are absent, null, false or empty.
-constexpr std::array<std::string_view, 15> other_models = {
-    "lora_bias",           "use_qalora",     "use_bdlora",           "trainable_token_indices",
-    "layer_replication",   "arrow_config",   "kasa_config",          "alora_invocation_tokens",
-    "target_parameters",   "velora_config",  "megatron_config",      "monteclora_config",
-    "ensure_weight_tying", "modules_to_tie", "target_modules_to_tie"};
+constexpr std::array<std::string_view, 14> other_models = {
+    "use_qalora",     "use_bdlora",           "trainable_token_indices", "layer_replication",
+    "arrow_config",   "kasa_config",          "alora_invocation_tokens", "target_parameters",
+    "velora_config",  "megatron_config",      "monteclora_config",       "ensure_weight_tying",
+    "modules_to_tie", "target_modules_to_tie"};
 
 constexpr std::string_view merge_first =
     "Merge it with its model in PEFT (merge_and_unload) and save the result.";
@@ -132,6 +133,9 @@ LoraConfig::LoraConfig(const Json& config, std::string where) : where_(std::move
     };
     rank_stabilised_ = flag("use_rslora");
     dora_ = flag("use_dora");
+    lora_bias_ = flag("lora_bias");
+    if (lora_bias_ && dora_)
+        refuse_key("lora_bias", config["lora_bias"], "false beside use_dora, as in PEFT");
     fan_in_fan_out_ = flag("fan_in_fan_out");
     if (!is_one_of(config["bias"], {"none", "all", "lora_only"}))
         refuse_key("bias", config["bias"], "none, all or lora_only");

@@ -27,6 +27,8 @@ class LoraConfig {
     /// "LoRA", "rsLoRA", "DoRA"
     std::string kind() const;
     bool dora() const { return dora_; }
+    /// Does each pair add a bias of its own?
+    bool lora_bias() const { return lora_bias_; }
     bool fan_in_fan_out() const { return fan_in_fan_out_; }
     /// "none", "all" or "lora_only": which biases were trained, too.
     const std::string& bias() const { return bias_; }
@@ -49,7 +51,7 @@ class LoraConfig {
     std::string where_, bias_ = "none";
     std::int64_t rank_ = 0;
     double alpha_ = 0;
-    bool rank_stabilised_ = false, dora_ = false, fan_in_fan_out_ = false;
+    bool rank_stabilised_ = false, dora_ = false, lora_bias_ = false, fan_in_fan_out_ = false;
     std::vector<std::pair<std::string, std::int64_t>> ranks_;
     std::vector<std::pair<std::string, double>> alphas_;
     std::vector<std::string> saved_;

@@ -133,7 +133,7 @@ void require_same_config(const SubjectOptions& options, const Json& config, cons
 }
 
 /// The model as the adapter changes it that is in its file, beside it or named.
-void apply_adapters(const AdaptedModel& found, Subject& subject,
+void apply_adapters(const AdaptedModel& found, Subject& subject, DetectOptions& detection,
                     std::vector<std::string>& warnings) {
     std::error_code failed;
     std::optional<AdapterFiles> files = found.adapter;
@@ -167,7 +167,10 @@ void apply_adapters(const AdaptedModel& found, Subject& subject,
         subject.notes.push_back("the adapter beside the model is applied, as in from_pretrained");
     if (!within && !files->beside_model)
         subject.notes.push_back(fmt::format("model of the adapter: {}", found.model.string()));
-    subject.file = apply_adapter(subject.file, adapter, subject.notes, warnings);
+    const Json& tied = detection.config["tie_word_embeddings"];
+    adapter.head_is_separate = tied.is_bool() && !tied.boolean();
+    subject.file =
+        apply_adapter(subject.file, adapter, subject.notes, warnings, &detection.trained);
 }
 
 bool describes_a_file(const SubjectOptions& options) {
@@ -323,7 +326,7 @@ Subject open_subject(const SubjectOptions& given) {
     subject.file = apply_scales(std::move(subject.file), detection.config, scaled);
     subject.file = apply_packing(std::move(subject.file), detection.config, scaled);
     subject.file = apply_layout(std::move(subject.file), detection.config, subject.notes);
-    apply_adapters(adapted, subject, scaled);
+    apply_adapters(adapted, subject, detection, scaled);
     if (!options.map.empty()) use_map(options.map, subject, detection, scaled);
     try {
         subject.architecture = detect(*subject.file, detection);

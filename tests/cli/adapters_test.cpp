@@ -327,6 +327,73 @@ TEST_F(Adapters, Biases) {
     EXPECT_THAT(refused_as(all), HasSubstr("bias = all"));
 }
 
+TEST_F(Adapters, PairsMayHaveABiasOfTheirOwn) {
+    Adapted of = bert();
+    of.config.set("lora_bias", true);
+    const Tensors before = of.adapter;
+    for (const auto& [name, values] : before)
+        if (const std::size_t at = name.find(".lora_A"); at != name.npos) {
+            std::vector<double>& bias = of.merged.at(name.substr(0, at) + ".bias").numbers;
+            const Values added = drawn({std::int64_t(bias.size())}, 4);
+            for (std::size_t o = 0; o < bias.size(); ++o) bias[o] += 2 * added.numbers[o];
+            of.adapter[name.substr(0, at) + ".lora_B.bias"] = added;
+        }
+    expect_merged(of);
+    Adapted less = of;
+    less.adapter.erase("bert.encoder.layer.1.attention.self.query.lora_B.bias");
+    EXPECT_THAT(refused_as(less), HasSubstr("has no lora_B.bias of 'bert.encoder.layer.1"));
+    Adapted denied = of;
+    denied.config.set("lora_bias", false);
+    EXPECT_THAT(refused_as(denied), HasSubstr("does not say lora_bias"));
+    denied.config.set("lora_bias", true).set("use_dora", true);
+    EXPECT_THAT(refused_as(denied), HasSubstr("expected false beside use_dora"));
+    Adapted unbiased("llama");
+    unbiased.add_all("q_proj");
+    unbiased.config.set("lora_bias", true);
+    for (const char* layer : {"0", "1"})
+        unbiased.adapter[std::string("model.layers.") + layer + ".self_attn.q_proj.lora_B.bias"] =
+            drawn({16}, 1);
+    write(unbiased);
+    EXPECT_THAT(refused(), HasSubstr("that has no bias"));
+}
+
+/// PEFT copies a tied head that it trains, or adds to it alone: the embedding stays as it is.
+TEST_F(Adapters, OfATiedHeadUntieIt) {
+    const auto losses = [&](const std::string& model) {
+        const Finished done = tsdiag(folder, {"probe", model, "--no-report", "--force", "-o", "out",
+                                              "--tokens", "8", "--loss", "lm"});
+        EXPECT_EQ(done.code, 0) << done.err;
+        said = read_file(folder / "out/run.json");
+        return numbers_in(folder / "out/metrics.csv");
+    };
+    const std::string tied = read_file(golden_models / "gpt2/config.json");
+    Json separate = Json::parse(tied, "config.json");
+    separate.set("tie_word_embeddings", false);
+    for (const bool saved : {false, true}) {
+        Adapted of = gpt2();  // tied where its config.json says nothing, and saved without a head
+        of.merged["lm_head.weight"] =
+            tensors_of(golden_models / "gpt2/model.safetensors").at("wte.weight");
+        if (saved) {
+            of.config.set("modules_to_save", Json::Array{"lm_head"});
+            of.replace("lm_head.weight", "lm_head.weight");
+        } else {
+            of.add("lm_head", "lm_head.weight");
+        }
+        write(of);
+        const std::string found = losses("adapter");
+        EXPECT_THAT(said, Not(HasSubstr("is not used")));
+        EXPECT_NE(found, losses("merged"));  // whose configuration ties it
+        write_file(folder / "merged/config.json", separate.dump());
+        EXPECT_EQ(found, losses("merged"));
+    }
+    Adapted of = gpt2();
+    of.merged["lm_head.weight"] = of.merged.at("wte.weight");
+    of.add("lm_head", "lm_head.weight");
+    write(of);
+    write_file(folder / "base/config.json", separate.dump());  // and where is its head?
+    EXPECT_THAT(refused(), HasSubstr("is of a model with the tensor 'lm_head.weight'"));
+}
+
 TEST_F(Adapters, OfAnEmbedding) {
     Adapted of("llama");
     Values& w = of.merged.at("model.embed_tokens.weight");
@@ -490,8 +557,8 @@ TEST_F(Adapters, OfAnotherKindAreRefused) {
     EXPECT_THAT(with_key("peft_type", Json()), HasSubstr("has no peft_type"));
     EXPECT_THAT(with_key("a_new_key", 2), HasSubstr("has the key a_new_key = 2"));
     EXPECT_THAT(with_key("a_new_key", false), HasSubstr("which is not known"));
-    for (const char* key : {"lora_bias", "use_qalora"})
-        EXPECT_THAT(with_key(key, true), HasSubstr("it makes another model"));
+    EXPECT_THAT(with_key("use_qalora", true), HasSubstr("it makes another model"));
+    EXPECT_THAT(with_key("lora_bias", true), HasSubstr("has no lora_B.bias of"));
     for (const char* key : {"layer_replication", "target_parameters", "alora_invocation_tokens",
                             "trainable_token_indices"})
         EXPECT_THAT(with_key(key, Json::Array{1}), HasSubstr("it makes another model")) << key;

@@ -91,7 +91,8 @@ bool same_rows(const Checkpoint& file, const std::string& a, const std::string& 
 
 /// As `output_head`, by the names of one library.
 Names parameters_of(const Checkpoint& file, const HeadNames& h, const std::string& embedding,
-                    std::optional<bool> tied, std::string_view who, ModelSpec& spec) {
+                    std::optional<bool> tied, std::string_view who,
+                    const std::vector<std::string>& trained, ModelSpec& spec) {
     Names out;
     const auto take = [&](const std::string& canonical, const std::string& name) {
         TensorSource source;
@@ -123,9 +124,10 @@ Names parameters_of(const Checkpoint& file, const HeadNames& h, const std::strin
     const std::vector<Index> stored = matrix ? file.tensor(*matrix).shape : std::vector<Index>();
     // Of fewer rows it is that of a classifier; of more it is padded.
     const bool fits = stored.size() == 2 && stored[0] >= v && stored[1] == e;
-    const bool separate = tied && !*tied;
+    const bool own = matrix && std::ranges::find(trained, *matrix) != trained.end();
+    const bool separate = own || (tied && !*tied);
     if (fits && (separate || !same_rows(file, *matrix, embedding))) {
-        if (tied.value_or(false)) {
+        if (!own && tied.value_or(false)) {
             spec.provenance.warnings.push_back(
                 fmt::format("The output head is the token embedding, as {}, though the file has "
                             "another '{}'; it is not used",
@@ -222,13 +224,14 @@ bool ties_by_default(std::string_view family) {
 }
 
 Names output_head(const Checkpoint& file, const Names& names, std::optional<bool> tied,
-                  std::string_view who, ModelSpec& spec) {
+                  std::string_view who, const std::vector<std::string>& trained, ModelSpec& spec) {
     if (!spec.head.cluster_ends.empty()) return adaptive_head(file, names, spec);
     const auto embedding =
         std::ranges::find_if(names, [](const auto& n) { return n.first == "embed.token"; });
     if (embedding == names.end()) return {};
     for (const HeadNames& h : head_names)
-        if (Names found = parameters_of(file, h, embedding->second.file_name, tied, who, spec);
+        if (Names found =
+                parameters_of(file, h, embedding->second.file_name, tied, who, trained, spec);
             !found.empty())
             return found;
     return {};

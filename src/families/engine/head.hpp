@@ -6,10 +6,10 @@ namespace tsdiag::families {
 /// The output head of the file, by the names of known libraries: sets `spec.head` and returns its
 /// parameters.
 /// `tied`: whether the matrix is the token embedding, whatever the file has; none: it is where some
-/// of its rows are those of the embedding.  `who`: who says that it is, for the line about a matrix
-/// that is then not used.
+/// of its rows are those of the embedding, and never where it is among `trained`.  `who`: who says
+/// that it is, for the line about a matrix that is then not used.
 Names output_head(const Checkpoint& file, const Names& names, std::optional<bool> tied,
-                  std::string_view who, ModelSpec& spec);
+                  std::string_view who, const std::vector<std::string>& trained, ModelSpec& spec);
 
 /// Whether Transformers ties the head of that family where the configuration does not say.
 bool ties_by_default(std::string_view family);

@@ -430,7 +430,7 @@ Names Reader::read_head(const Names& names) {
                              tied ? "tie_word_embeddings says"
                                   : "Transformers has it where tie_word_embeddings is "
                                     "not in the configuration",
-                             spec);
+                             options_.trained, spec);
     if (tied && !*tied && spec.embedding.vocabulary > 0 && !spec.head.matrix)
         took(
             fmt::format("{} says tie_word_embeddings = false, but the file has no separate output "
