@@ -97,6 +97,27 @@ bool has_index(const fs::path& directory) {
     return false;
 }
 
+/// The folder below that holds the model of what a trainer saved at one step: FSDP's sharded state
+/// of accelerate, or the only one of DeepSpeed's, which `latest` names; empty: there is none.
+fs::path inner_folder(const fs::path& directory) {
+    std::error_code error;
+    if (const fs::path sharded = directory / "pytorch_model_fsdp_0"; is_distributed(sharded))
+        return sharded;
+    if (!fs::is_regular_file(directory / "latest", error)) return {};
+    std::vector<fs::path> steps;
+    for (fs::directory_iterator at(directory, error), end; !error && at != end; at.increment(error))
+        if (at->path().filename().string().starts_with("global_step") && at->is_directory(error))
+            steps.push_back(at->path());
+    return steps.size() == 1 && are_deepspeed(candidates(steps[0])) ? steps[0] : fs::path();
+}
+
+/// FSDP's local states of accelerate, pytorch_model_fsdp_rank0.bin and so on?
+bool are_local_states(const std::vector<fs::path>& files) {
+    return !files.empty() && std::ranges::all_of(files, [](const fs::path& file) {
+        return file.filename().string().starts_with("pytorch_model_fsdp_rank");
+    });
+}
+
 /// Are they all shards of one GGUF file: NAME-00001-of-00002.gguf, ...?
 bool are_one_gguf(const std::vector<fs::path>& files) {
     const auto without_number = [](const fs::path& file) {
@@ -148,6 +169,7 @@ bool is_model(const fs::path& directory) {
     const std::vector<fs::path> files = candidates(directory);
     return has_known_name(directory) || is_distributed(directory) || files.size() == 1 ||
            are_one_gguf(files) || are_consolidated(files) || are_deepspeed(files) ||
+           !inner_folder(directory).empty() ||
            (files.empty() && tensorflow_indices(directory).size() == 1);
 }
 
@@ -214,6 +236,11 @@ void refuse_foreign_folder(const fs::path& directory) {
             directory.string(),
             "is a pipeline of diffusers, whose parts no family is. Save the states and maps of a "
             "pass of one part as hidden_states.L and attentions.L.");
+    if (fs::exists(directory / "latest_checkpointed_iteration.txt", failed) ||
+        fs::exists(directory / "mp_rank_00" / "model_optim_rng.pt", failed))
+        refuse(directory.string(),
+               "is a checkpoint of Megatron-LM, whose layout is not read. Convert it to the one of "
+               "Transformers by Megatron's own tools.");
     for (const auto& entry : fs::directory_iterator(directory, failed))
         if (entry.path().extension() == ".onnx")
             refuse(
@@ -232,6 +259,8 @@ std::unique_ptr<Checkpoint> open_directory(const fs::path& directory) {
         return name.ends_with(".index.json") ? open_shards(file) : open_file(file);
     }
     if (is_distributed(directory)) return open_distributed(directory);
+    if (const fs::path inner = inner_folder(directory); !inner.empty())
+        return open_directory(inner);
     std::vector<fs::path> files = candidates(directory);
     const auto holds = [&](const char* name) {
         std::error_code error;
@@ -243,7 +272,11 @@ std::unique_ptr<Checkpoint> open_directory(const fs::path& directory) {
                "is a result of tsdiag, not a model. Open its report.html, or rebuild that with "
                "tsdiag report.");
     if (are_consolidated(files)) return open_consolidated(files);
-    if (are_deepspeed(files)) return open_file(deepspeed_model(files));
+    if (are_deepspeed(files)) return open_deepspeed(files);
+    if (are_local_states(files))
+        refuse(directory.string(),
+               "holds the local states of FSDP's processes, whose parts have no names, expected "
+               "one model. Save a full or a sharded state dict (fsdp_state_dict_type).");
     if (files.size() == 1 || are_one_gguf(files)) return open_file(files.front());
     if (files.empty()) files = tensorflow_indices(directory);
     if (files.size() == 1) return open_tensorflow(files.front());
@@ -291,10 +324,10 @@ std::vector<std::filesystem::path> checkpoints_below(const std::filesystem::path
 std::vector<std::filesystem::path> checkpoints_in(const std::filesystem::path& directory) {
     using namespace checkpoint;
     if (has_known_name(directory) || has_index(directory) || is_distributed(directory)) return {};
-    if (adapter_files(directory)) return {};
+    if (adapter_files(directory) || !inner_folder(directory).empty()) return {};
     if (module_folder(directory).model != directory) return {};
     const std::vector<fs::path> files = candidates(directory);
-    if (are_consolidated(files) || are_deepspeed(files)) return {};
+    if (are_consolidated(files) || are_deepspeed(files) || are_local_states(files)) return {};
     const auto shard = [](const fs::path& file) { return is_shard(file.filename().string()); };
     if (std::ranges::any_of(files, shard)) return {};
     std::vector<fs::path> found = checkpoints_below(directory);

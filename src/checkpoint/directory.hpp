@@ -32,8 +32,9 @@ std::unique_ptr<Checkpoint> open_consolidated(const std::vector<std::filesystem:
 
 /// Are these the files of a folder of DeepSpeed?
 bool are_deepspeed(const std::vector<std::filesystem::path>& files);
-/// That of them with the model.  Throws `FormatError` where it lies in parts.
-std::filesystem::path deepspeed_model(const std::vector<std::filesystem::path>& files);
+/// The model of these: of one file, or put together from the parts of stage 3 of ZeRO.  Throws
+/// `FormatError` where it lies in other parts.
+std::unique_ptr<Checkpoint> open_deepspeed(const std::vector<std::filesystem::path>& files);
 /// Throws `FormatError` where `file` has one of these parts, by its name.
 void refuse_deepspeed_part(const std::filesystem::path& file);
 

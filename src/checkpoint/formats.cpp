@@ -48,7 +48,6 @@ const FormatEntry* find_format(Bytes file) {
 }
 
 std::unique_ptr<Checkpoint> open_file(const std::filesystem::path& path) {
-    refuse_deepspeed_part(path);
     const auto file = MappedFile::open(path);
     const FormatEntry* format = find_format(file->bytes());
     if (format == nullptr) {
@@ -69,6 +68,7 @@ std::unique_ptr<Checkpoint> open_checkpoint(const std::filesystem::path& path) {
     if (path.string().ends_with(".index.json")) return checkpoint::open_shards(path);
     if (path.string().ends_with(checkpoint::tensorflow_ending))
         return checkpoint::open_tensorflow(path);
+    checkpoint::refuse_deepspeed_part(path);
     return checkpoint::open_file(path);
 }
 

@@ -47,7 +47,8 @@ bool names_a_model(const fs::path& config) {
     }
 }
 
-/// The path of the configuration; empty: there is none.
+/// The path of the configuration; empty: there is none.  For a folder of DeepSpeed or FSDP it may
+/// lie beside that folder.
 fs::path find_config(const SubjectOptions& options, const fs::path& model, bool is_tensorflow,
                      std::vector<std::string>& notes) {
     if (!options.config.empty())
@@ -56,6 +57,11 @@ fs::path find_config(const SubjectOptions& options, const fs::path& model, bool 
     const bool directory = fs::is_directory(model);
     const fs::path folder = directory ? model : model.parent_path();
     fs::path found = folder / "config.json";
+    const fs::path plain = folder.has_filename() ? folder : folder.parent_path();
+    const std::string name_of_folder = plain.filename().string();
+    const bool of_a_step = name_of_folder.starts_with("global_step") ||
+                           name_of_folder.starts_with("pytorch_model_fsdp");
+    if (of_a_step && !fs::exists(found)) found = plain.parent_path() / "config.json";
     if (!fs::exists(found)) {  // Meta's and Mistral's own name of it
         const bool named = directory || model.filename().string().starts_with("consolidated");
         fs::path parameters = folder / "params.json";

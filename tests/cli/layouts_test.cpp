@@ -60,6 +60,8 @@ TEST_F(Layouts, OfOtherLibrariesOpenByTheirNamesAlone) {
           {"gpt-oss-original-mxfp4", "gpt_oss", "OpenAI's own"},
           {"gpt2-protocol1", "gpt2", ""},
           {"gpt2-deepspeed/mp_rank_00_model_states.pt", "gpt2", "entered 'module'"},
+          {"gpt2-zero3", "gpt2", "gpt2-zero3/config.json"},
+          {"gpt2-zero3/global_step3", "gpt2", "gpt2-zero3/config.json"},
           {"llama2c-old/llama.bin", "llama", "stored in pairs"},
           {"llama2c-1/llama.bin", "llama", "stored in pairs"},
           {"llama2c-2/llama.bin", "llama", "stored in pairs"}}) {
@@ -112,7 +114,7 @@ TEST_F(Layouts, OpenAisFilesNeedTheirConfiguration) {
     ASSERT_EQ(with("\"rope_scaling_factor\": 4.0", "\"rope_scaling_factor\": 1.0").code, 0);
 }
 
-/// Of a folder of DeepSpeed the file with the model is taken; parts of one are refused by name.
+/// Of a folder of DeepSpeed the file with the model is taken; other parts of one are refused.
 TEST_F(Layouts, DeepSpeedsPartsAreRefusedByName) {
     const fs::path whole = golden_models / "gpt2-deepspeed",
                    optimizer = whole / "bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt",
@@ -133,14 +135,83 @@ TEST_F(Layouts, DeepSpeedsPartsAreRefusedByName) {
     EXPECT_EQ(probe("step").code, 0);
     EXPECT_THAT(refusal("third", {{model, "zero_pp_rank_0_mp_rank_00_model_states.pt"},
                                   {optimizer, "zero_pp_rank_0_mp_rank_00_optim_states.pt"}}),
-                HasSubstr("stage 3 of DeepSpeed's ZeRO, expected a whole model. Join the parts by "
-                          "the zero_to_fp32.py"));
+                HasSubstr("which does not say that it is one of 1 of stage 3, expected all parts"));
     EXPECT_THAT(refusal("tensors", {{model, "mp_rank_00_model_states.pt"},
                                     {model, "mp_rank_01_model_states.pt"}}),
                 HasSubstr("a model in 2 parts of DeepSpeed's tensor parallelism"));
     EXPECT_THAT(refusal("optimizer", {{optimizer, "zero_pp_rank_0_mp_rank_00_optim_states.pt"},
                                       {optimizer, "zero_pp_rank_1_mp_rank_00_optim_states.pt"}}),
-                HasSubstr("part of the optimizer of DeepSpeed's ZeRO"));
+                HasSubstr("parts of the optimizer of DeepSpeed's ZeRO alone"));
+}
+
+/// Stage 3 of ZeRO: the golden has right values where all parts are there, and none else.
+TEST_F(Layouts, DeepSpeedsPartsOfStage3AreJoinedWhereAllAreThere) {
+    const fs::path copy = folder / "step";
+    const std::string part = "zero_pp_rank_", model = "_mp_rank_00_model_states.pt",
+                      optimizer = "_mp_rank_00_optim_states.pt";
+    const auto with = [&](const auto& change) {
+        fs::remove_all(copy);
+        fs::copy(golden_models / "gpt2-zero3/global_step3", copy);
+        fs::copy_file(golden_models / "gpt2-zero3/config.json", copy / "config.json");
+        change();
+        return probe("step");
+    };
+    EXPECT_EQ(with([] {}).code, 0);
+    const std::string whole = numbers();
+    EXPECT_EQ(probe((golden_models / "gpt2-zero3").string()).code, 0);
+    EXPECT_EQ(numbers(), whole);
+    const auto refusal = [&](const auto& change) {
+        const Finished done = with(change);
+        EXPECT_EQ(done.code, 1);
+        EXPECT_THAT(done.err, HasSubstr("zero_to_fp32.py"));
+        return done.err;
+    };
+    EXPECT_THAT(refusal([&] { fs::remove(copy / (part + "1" + model)); }),
+                HasSubstr("the models of 1 processes and the optimizers of 2"));
+    EXPECT_THAT(refusal([&] { fs::remove(copy / (part + "1" + optimizer)); }),
+                HasSubstr("the models of 2 processes and the optimizers of 1"));
+    for (const std::string& ending : {model, optimizer})  // a process that there is not
+        EXPECT_THAT(refusal([&] {
+                        fs::rename(copy / (part + "1" + ending), copy / (part + "2" + ending));
+                    }),
+                    HasSubstr("expected all parts"));
+    EXPECT_THAT(refusal([&] {
+                    fs::remove(copy / (part + "1" + model));
+                    fs::remove(copy / (part + "1" + optimizer));
+                }),
+                HasSubstr("does not say that it is one of 1"));
+    EXPECT_THAT(refusal([&] {
+                    fs::copy_file(copy / (part + "1" + model),
+                                  copy / (part + "1_mp_rank_01_model_states.pt"));
+                }),
+                HasSubstr("a part of another division"));
+    EXPECT_THAT(with([&] {
+                    fs::remove(copy / (part + "0" + optimizer));
+                    fs::copy_file(golden_models / "gpt2-deepspeed" /
+                                      "bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt",
+                                  copy / (part + "0" + optimizer));
+                }).err,
+                HasSubstr("one of 2 of stage 3"));
+    EXPECT_THAT(probe((copy / (part + "0" + model)).string()).err, HasSubstr("Pass its folder"));
+}
+
+/// What Trainers save at a step is one model, whatever lies beside it.
+TEST_F(Layouts, OfATrainersStepTheModelIsTaken) {
+    const fs::path two = fs::path(test_data()) / "distributed/two", step = folder / "checkpoint-10";
+    for (const char* name : {"pytorch_model_fsdp_0", "optimizer_0"}) {
+        fs::create_directories(step);
+        fs::copy(two, step / name);
+    }
+    EXPECT_THAT(probe("checkpoint-10").err,
+                HasSubstr("pytorch_model_fsdp_0: unknown layout of its"));
+    const fs::path local = folder / "local", megatron = folder / "megatron";
+    fs::create_directories(local);
+    for (const char* rank : {"0", "1"})
+        write(std::string("local/pytorch_model_fsdp_rank") + rank + ".bin", "x");
+    EXPECT_THAT(probe("local").err, HasSubstr("the local states of FSDP's processes"));
+    fs::create_directories(megatron);
+    write("megatron/latest_checkpointed_iteration.txt", "10");
+    EXPECT_THAT(probe("megatron").err, HasSubstr("is a checkpoint of Megatron-LM"));
 }
 
 /// As torch.save writes it, but torch.load does not read it: the storage of a tensor is a text.

@@ -19,12 +19,14 @@ The three layouts record the stages of one layer L under "layer.{L}.{stage}":
 """
 import argparse
 import collections
+import enum
 import json
 import math
 import os
 import shutil
 import struct
 import sys
+import types
 import zlib
 
 import numpy as np
@@ -1411,6 +1413,51 @@ def gpt2_deepspeed(name):
         torch.save(optimizer, os.path.join(directory, "bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt"))
     return [finish(name, "gpt2", "pre-norm", trace, 2, config=config, write=write, open_="mp_rank_00_model_states.pt",
                    note="a folder of DeepSpeed, with a part of the optimizer")]
+
+
+@case("gpt2-zero3")
+def gpt2_zero3(name):
+    """What a trainer saves of two processes of DeepSpeed's ZeRO, stage 3, laid out as its zero_to_fp32.py reads it: each
+    has half of the elements of every parameter, padded. Matrices and vectors are two groups of the optimizer, the
+    embedding is frozen and in bfloat16, and the head shares it."""
+    draw, config, world = Draw(name), config_gpt2(n_inner=21), 2
+    draw_gpt2(draw, config, prefix="transformer.")
+    frozen, shared = "transformer.wte.weight", "lm_head.weight"
+    draw.weights[frozen] = draw.weights[frozen].bfloat16().float()
+    trace = forward_gpt2(widen(draw.weights), config, draw.ids(7, 24), prefix="transformer.")
+    stage = enum.IntEnum("ZeroStageEnum", {"weights": 3}, module="deepspeed.runtime.zero.config")
+    for depth in range(1, 5):
+        part = ".".join(stage.__module__.split(".")[:depth])
+        sys.modules.setdefault(part, types.ModuleType(part))
+    sys.modules[stage.__module__].ZeroStageEnum = stage
+
+    def part(value, rank):
+        size = -(-value.numel() // world)
+        return F.pad(value.flatten(), (0, size * world - value.numel()))[rank * size:(rank + 1) * size].clone()
+    groups = [collections.OrderedDict((key, value) for key, value in draw.weights.items()
+                                      if key != frozen and (value.dim() > 1) == matrices) for matrices in (True, False)]
+    shapes = lambda group: collections.OrderedDict((key, value.shape) for key, value in group.items())
+
+    def write(directory):
+        folder = os.path.join(directory, "global_step3")
+        os.makedirs(folder)
+        with open(os.path.join(directory, "latest"), "w") as file:
+            file.write("global_step3")
+        for rank in range(world):
+            module = collections.OrderedDict((key, torch.empty(0)) for key in [*draw.weights, shared])
+            states = {"module": module, "buffer_names": [], "optimizer": None, "param_shapes": [shapes(g) for g in groups],
+                      "frozen_param_shapes": shapes({frozen: draw.weights[frozen]}), "shared_params": {shared: frozen},
+                      "frozen_param_fragments": {frozen: part(draw.weights[frozen], rank).bfloat16()},
+                      "lr_scheduler": None, "global_steps": 3, "dp_world_size": world, "mp_world_size": 1,
+                      "ds_config": {"zero_optimization": {"stage": 3}}, "ds_version": "0.14.0"}
+            flat = [torch.cat([part(value, rank) for value in group.values()]) for group in groups]
+            optimizer = {"zero_stage": stage.weights, "partition_count": world, "fp32_flat_groups": flat,
+                         "optimizer_state_dict": {"state": {}, "param_groups": []}}
+            stem = os.path.join(folder, f"zero_pp_rank_{rank}_mp_rank_00")
+            torch.save(states, stem + "_model_states.pt")
+            torch.save({"optimizer_state_dict": optimizer, "ds_version": "0.14.0"}, stem + "_optim_states.pt")
+    return [finish(name, "gpt2", "pre-norm", trace, 2, config=config, write=write,
+                   note="stage 3 of DeepSpeed's ZeRO: parts of two processes, a frozen and a shared parameter")]
 
 
 @case("nanogpt")
