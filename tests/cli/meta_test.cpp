@@ -145,6 +145,42 @@ TEST_F(Meta, InPartsHasTheSameNumbers) {
     EXPECT_EQ(in_parts, expected());
 }
 
+/// torchtune keeps Meta's order of rows under names of its own.
+TEST_F(Meta, UnderTorchtunesNamesHasTheSameNumbers) {
+    constexpr std::pair<const char*, const char*> words[] = {
+        {"attention_norm.weight", "sa_norm.scale"},
+        {"ffn_norm.weight", "mlp_norm.scale"},
+        {"attention.wq", "attn.q_proj"},
+        {"attention.wk", "attn.k_proj"},
+        {"attention.wv", "attn.v_proj"},
+        {"attention.wo", "attn.output_proj"},
+        {"feed_forward", "mlp"},
+    };
+    std::vector<Matrix> model = meta_model();
+    for (Matrix& matrix : model) {
+        if (matrix.name == "norm.weight") matrix.name = "norm.scale";
+        for (const auto& [from, to] : words)
+            if (const std::size_t at = matrix.name.find(from); at != std::string::npos)
+                matrix.name.replace(at, std::string_view(from).size(), to);
+    }
+    write("model.safetensors", whole_file(model));
+    const std::string config = read_file(golden / "config.json");
+    write("config.json", config);
+    const Finished found = probe();
+    ASSERT_EQ(found.code, 0) << found.err;
+    const std::string own = numbers();
+    EXPECT_EQ(own, expected());
+    write("config.json", Json::parse(config, "config").set("model_type", "qwen3").dump());
+    EXPECT_THAT(probe().err, HasSubstr("torchtune's names, which are read of LLaMA and Mistral"));
+    write("config.json", config);
+    model.push_back({"norm.weight", {16}, std::vector<float>(16)});
+    write("model.safetensors", whole_file(model));
+    EXPECT_THAT(probe().err, HasSubstr("is 'norm.weight' under another name"));
+    model.back().name = "layers.0.attn.q_norm.scale";
+    write("model.safetensors", whole_file(model));
+    EXPECT_THAT(probe().err, HasSubstr("'layers.0.attn.q_norm.scale' is unknown to"));
+}
+
 /// config.json is read before params.json, which must say the same.
 TEST_F(Meta, IsRefusedWhereTwoFilesContradictEachOther) {
     write("consolidated.00.pth", whole_file(meta_model()));

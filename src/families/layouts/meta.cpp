@@ -12,7 +12,7 @@
 namespace tsdiag::families {
 namespace {
 
-/// A stem or a key in Meta's files and in the family's.  '*' is the layer.
+/// A stem or a key in Meta's files, or in torchtune's, and in the family's.  '*' is the layer.
 struct MetaPair {
     std::string_view here, there;
 };
@@ -33,6 +33,17 @@ constexpr std::array meta_tensors{
     MetaPair{"rope.freqs", "rotary_emb.inv_freq"},
     MetaPair{"layers.*.attention.inner_attention.rope.freqs",
              "layers.*.self_attn.rotary_emb.inv_freq"},
+    // torchtune, whose rows of queries and keys have Meta's order.
+    MetaPair{"norm.scale", "norm.weight"},
+    MetaPair{"layers.*.sa_norm.scale", "layers.*.input_layernorm.weight"},
+    MetaPair{"layers.*.attn.q_proj.weight", "layers.*.self_attn.q_proj.weight"},
+    MetaPair{"layers.*.attn.k_proj.weight", "layers.*.self_attn.k_proj.weight"},
+    MetaPair{"layers.*.attn.v_proj.weight", "layers.*.self_attn.v_proj.weight"},
+    MetaPair{"layers.*.attn.output_proj.weight", "layers.*.self_attn.o_proj.weight"},
+    MetaPair{"layers.*.mlp_norm.scale", "layers.*.post_attention_layernorm.weight"},
+    MetaPair{"layers.*.mlp.w1.weight", "layers.*.mlp.gate_proj.weight"},
+    MetaPair{"layers.*.mlp.w2.weight", "layers.*.mlp.down_proj.weight"},
+    MetaPair{"layers.*.mlp.w3.weight", "layers.*.mlp.up_proj.weight"},
 };
 
 constexpr std::array meta_keys{
@@ -159,9 +170,20 @@ class Arguments {
 
 }  // namespace
 
+namespace {
+
+bool is_torchtune(const Checkpoint& file) {
+    return file.has("tok_embeddings.weight") && file.has("layers.0.attn.output_proj.weight") &&
+           file.has("layers.0.sa_norm.scale");
+}
+
+}  // namespace
+
 bool is_meta(const Checkpoint& file) {
-    return file.has("tok_embeddings.weight") && file.has("layers.0.attention.wq.weight") &&
-           file.has("layers.0.feed_forward.w1.weight");
+    const bool own = file.has("tok_embeddings.weight") &&
+                     file.has("layers.0.attention.wq.weight") &&
+                     file.has("layers.0.feed_forward.w1.weight");
+    return own || is_torchtune(file);
 }
 
 constexpr const char* its_arguments = "its model_args";
@@ -173,12 +195,19 @@ MetaModel::MetaModel(const Checkpoint& file, const DetectOptions& options)
         options_.config = saved;
         options_.config_name = its_arguments;
     }
+    const Json& type = options_.config["model_type"];
+    if (is_torchtune(file) && !equal(type, "llama") && !equal(type, "mistral"))
+        throw FormatError(
+            fmt::format("{}: its tensors have torchtune's names, which are read of LLaMA and "
+                        "Mistral with the config.json of the original model beside them; save it "
+                        "with torchtune's checkpointer for Hugging Face",
+                        file.source()));
     if (!options_.config.is_object())
         throw UsageError(
             fmt::format("{}: its tensors have the names of Meta's LLaMA; put its params.json next "
                         "to it or pass --config FILE",
                         file.source()));
-    if (options_.config["model_type"].is_null())
+    if (type.is_null())
         options_.config = Arguments(file, Json(options_.config), options_.config_name).read();
     for (auto& [name, said] : options_.also_said) said = by_own_keys(said);
     const bool of_arguments = options_.config_name == its_arguments;
@@ -194,6 +223,11 @@ MetaModel::MetaModel(const Checkpoint& file, const DetectOptions& options)
                 fmt::format("{}: tensor '{}' is unknown to Meta's LLaMA and may change what the "
                             "model computes; if it does not, pass --ignore '{}'",
                             file.source(), name, name));
+        if (renamed_.has(there))
+            throw FormatError(
+                fmt::format("{}: tensor '{}' is '{}' under another name, expected "
+                            "names of one library",
+                            file.source(), name, there));
         renamed_.add(std::move(there), {name});
     }
 }

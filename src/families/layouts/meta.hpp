@@ -3,7 +3,8 @@
 
 namespace tsdiag::families {
 
-/// Whether `file` names its tensors as Meta's code does (LLaMA, Mistral's and llama2.c's files).
+/// Whether `file` names its tensors as Meta's code does (LLaMA, Mistral's and llama2.c's files), or
+/// torchtune's.
 bool is_meta(const Checkpoint& file);
 
 /// Such a file as LLaMA's or Mistral's safetensors have it, with a configuration from params.json
