@@ -98,7 +98,7 @@ bool has_index(const fs::path& directory) {
 }
 
 /// The folder below that holds the model of what a trainer saved at one step: FSDP's sharded state
-/// of accelerate, or the only one of DeepSpeed's, which `latest` names; empty: there is none.
+/// of accelerate, or the only one of DeepSpeed's beside `latest`; empty: there is none.
 fs::path inner_folder(const fs::path& directory) {
     std::error_code error;
     if (const fs::path sharded = directory / "pytorch_model_fsdp_0"; is_distributed(sharded))
@@ -106,9 +106,9 @@ fs::path inner_folder(const fs::path& directory) {
     if (!fs::is_regular_file(directory / "latest", error)) return {};
     std::vector<fs::path> steps;
     for (fs::directory_iterator at(directory, error), end; !error && at != end; at.increment(error))
-        if (at->path().filename().string().starts_with("global_step") && at->is_directory(error))
+        if (std::error_code ignored; at->is_directory(ignored) && are_deepspeed(candidates(*at)))
             steps.push_back(at->path());
-    return steps.size() == 1 && are_deepspeed(candidates(steps[0])) ? steps[0] : fs::path();
+    return steps.size() == 1 ? steps[0] : fs::path();
 }
 
 /// FSDP's local states of accelerate, pytorch_model_fsdp_rank0.bin and so on?

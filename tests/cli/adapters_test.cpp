@@ -717,6 +717,16 @@ TEST_F(Adapters, OfATrainingAreASeries) {
 }
 
 /// What a training has saved at its end in the folder of its checkpoints is none of them.
+TEST_F(Adapters, OfOneFolderWithoutStepsAreNotTakenForATraining) {
+    const Adapted of = llama();
+    write(of);
+    for (const char* name : {"several/first", "several/second"}) write_adapter(of, name);
+    const Finished done = probe({"several"});
+    EXPECT_EQ(done.code, 2);
+    expect_one_sentence(done.err);
+    EXPECT_THAT(done.err, HasSubstr("is one of several adapters"));
+}
+
 TEST_F(Adapters, OfATrainingAreWatched) {
     const Adapted of = llama();
     write(of);

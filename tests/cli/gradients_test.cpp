@@ -301,6 +301,7 @@ TEST(Gradients, ALogThatWasPrintedIsSaidToBeOne) {
           "iter {}: loss 3.2, time 100ms, grad_norm 0.7862\n", "step {}: train loss 4.1\n",
           " iteration {}/ 100 | lm loss: 3.2E+00 | grad norm: 1.2 |\n",
           "[2023-01-01] [INFO] [logging.py] step={}, lr=[1e-4], grad_norm=0.5\n",
+          "[2023-01-01 10:00:00,000] [INFO] [logging.py:96:log_dist] [Rank 0] step={}, lr=[1e-4]\n",
           "{{'loss': {}, 'grad_norm': 0.5, 'epoch': 0.1}}\n"}) {
         std::string text;
         for (int t = 1; t <= 3; ++t) text += fmt::format(fmt::runtime(line), t);

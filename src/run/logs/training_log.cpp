@@ -23,7 +23,7 @@ bool is_event_name(const fs::path& file) {
 }
 
 /// Is it what a program printed for people: {'loss': 1.5} of Python, or a name and a number,
-/// as "iter 3: loss 2.5, gnorm=0.7" and " iteration 10/ 100 | grad norm: 0.7 |"?
+/// as "iter 3: loss 2.5, gnorm=0.7" and " iteration 10/ 100 | grad norm: 0.7 |", or behind a date?
 struct Printed {
     bool dictionary = false, words = false;
     Printed(std::string_view line) {
@@ -42,9 +42,11 @@ struct Printed {
             "(grad[a-z]*[ _.-]?norm|gnorm)[\"']?[ :=]+[\"']?[+-]?([0-9]|nan|inf)",
             ECMAScript | icase | optimize),
             step("^(iter|iteration|step|epoch)[ :=]+[0-9]+ *(/ *[0-9]+)? *[:|,] *[a-z]",
-                 ECMAScript | icase | optimize);
+                 ECMAScript | icase | optimize),
+            date("^\\[[0-9]{4}-[0-9]{2}-[0-9]{2}( |T|\\])", ECMAScript | optimize);
         words = !json && (std::regex_search(line.begin(), line.end(), norm) ||
-                          std::regex_search(line.begin(), line.end(), step));
+                          std::regex_search(line.begin(), line.end(), step) ||
+                          std::regex_search(line.begin(), line.end(), date));
     }
 };
 

@@ -9,6 +9,7 @@
 
 #include "same_tensors.hpp"
 #include "step_names.hpp"
+#include "tsdiag/adapter.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/file.hpp"
 #include "tsdiag/text.hpp"
@@ -113,6 +114,11 @@ SeriesMember find_step(const std::string& path) {
             fmt::format("{}: is one of several revisions in a cache of a hub, which are no steps "
                         "of a training; name the one to measure, or pass --steps with one number "
                         "per revision.",
+                        path));
+    if (adapter_files(path))
+        throw UsageError(
+            fmt::format("{}: is one of several adapters, none of which gives a training step; name "
+                        "the one to measure, or pass --steps with one number per adapter.",
                         path));
     throw UsageError(fmt::format(
         "{}: neither its metadata nor its name gives a training step, expected a name such as "
