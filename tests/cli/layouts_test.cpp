@@ -195,6 +195,23 @@ TEST_F(Layouts, DeepSpeedsPartsOfStage3AreJoinedWhereAllAreThere) {
     EXPECT_THAT(probe((copy / (part + "0" + model)).string()).err, HasSubstr("Pass its folder"));
 }
 
+TEST_F(Layouts, AParameterThatStage3LeftEmptyIsToldSo) {
+    const auto file = open_checkpoint(golden_models / "gpt2/model.safetensors");
+    std::vector<Array> arrays;
+    for (const std::string& name : file->names()) {
+        const RawTensor raw = file->tensor(name);
+        if (raw.dtype != DType::f32) continue;
+        const bool left = name == "wte.weight";
+        std::vector<float> values(left ? 0 : std::size_t(raw.count()));
+        if (!left) widen<float>(raw, values);
+        arrays.push_back(
+            {name, "F32", left ? std::vector<std::int64_t>{0} : raw.shape, bytes_of(values)});
+    }
+    write("model.safetensors", safetensors(arrays));
+    write("config.json", read_file(golden_models / "gpt2/config.json"));
+    EXPECT_THAT(probe("model.safetensors").err, HasSubstr("'wte.weight' is empty, as ZeRO-3"));
+}
+
 /// What Trainers save at a step is one model, whatever lies beside it.
 TEST_F(Layouts, OfATrainersStepTheModelIsTaken) {
     const fs::path two = fs::path(test_data()) / "distributed/two", step = folder / "checkpoint-10";

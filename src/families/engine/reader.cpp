@@ -59,6 +59,12 @@ Index Reader::extent(const std::string& name, int axis) const {
     const RawTensor raw = file_.tensor(full);
     const int rank = int(raw.shape.size());
     const int at = axis < 0 ? rank + axis : axis;
+    if (raw.count() == 0)
+        throw FormatError(
+            fmt::format("{}: tensor '{}' is empty, as ZeRO-3 leaves parameters on each process; "
+                        "gather the model when it is saved "
+                        "(stage3_gather_16bit_weights_on_model_save)",
+                        file_.source(), full));
     if (at < 0 || at >= rank || raw.shape[std::size_t(at)] < 1)
         throw FormatError(fmt::format("{}: tensor '{}' is {}, expected {} dimensions of at least 1",
                                       file_.source(), full, text(raw.shape),

@@ -32,6 +32,10 @@ constexpr std::string_view two_stacks =
 constexpr std::string_view two_towers =
     "looks like the two towers of CLIP, or one of them, which no family is; save the states and "
     "maps of a pass of one as hidden_states.L and attentions.L";
+constexpr std::string_view megatron =
+    "looks like a model of Megatron-LM, whose layout is not read; convert it to that of "
+    "Transformers by Megatron's own tools, or save the states and maps of a pass as "
+    "hidden_states.L and attentions.L";
 constexpr std::string_view state_space =
     "looks like a state-space model (Mamba), which has no map of its tokens and which no family "
     "is; save the states of a pass as hidden_states.L";
@@ -94,6 +98,8 @@ constexpr std::array signs{
     Sign{"input_blocks.", Sign::anywhere, u_net},  // of its authors
     Sign{"text_model.encoder.layers.", Sign::anywhere, two_towers},
     Sign{"transformer.resblocks.", Sign::anywhere, two_towers},  // OpenAI's and OpenCLIP's
+    Sign{"language_model.encoder.layers.", Sign::anywhere, megatron},
+    Sign{".self_attention.linear_qkv.", Sign::anywhere, megatron},
     Sign{".A_log", Sign::at_end, state_space},
     Sign{".time_mix_k", Sign::at_end, recurrent},  // RWKV
     Sign{"weight_hh_l0", Sign::anywhere, recurrent},
