@@ -53,12 +53,14 @@ std::optional<std::size_t> rank_of(const std::string& name) {
     return error == std::errc() && at == name.data() + end ? std::optional(rank) : std::nullopt;
 }
 
-/// An integer, or a member of an enumeration of integers; 0: neither.
-std::int64_t integer_of(const Json& value) {
-    if (value.is_integer()) return value.integer();
-    const Json& arguments = value["__args__"];
+/// The number 3, or the member of DeepSpeed's enumeration, which versions of Python pickle by its
+/// name or by its value.
+bool is_stage_3(const Json& stage) {
+    if (stage.is_string()) return stage.string().ends_with(".ZeroStageEnum.weights");
+    const Json& arguments = stage["__args__"];
     const bool one = arguments.is_array() && arguments.array().size() == 1;
-    return one && arguments.array()[0].is_integer() ? arguments.array()[0].integer() : 0;
+    const Json& number = one ? arguments.array()[0] : stage;
+    return number.is_integer() && number.integer() == 3;
 }
 
 /// A tensor whose elements, in the order of rows, are those of its parts, one behind the other.
@@ -121,8 +123,9 @@ class Stage3 {
                              models_.size(), optimizers_.size()));
         for (const auto& [rank, file] : optimizers_) {
             const Json& state = file->metadata()[state_key];
-            if (integer_of(state["zero_stage"]) != 3 ||
-                integer_of(state["partition_count"]) != world_)
+            const Json& count = state["partition_count"];
+            if (!is_stage_3(state["zero_stage"]) || !count.is_integer() ||
+                count.integer() != world_)
                 fail(fmt::format("holds '{}', which does not say that it is one of {} of stage 3",
                                  fs::path(file->source()).filename().string(), world_));
         }

@@ -1451,7 +1451,7 @@ def gpt2_zero3(name):
                       "lr_scheduler": None, "global_steps": 3, "dp_world_size": world, "mp_world_size": 1,
                       "ds_config": {"zero_optimization": {"stage": 3}}, "ds_version": "0.14.0"}
             flat = [torch.cat([part(value, rank) for value in group.values()]) for group in groups]
-            optimizer = {"zero_stage": stage.weights, "partition_count": world, "fp32_flat_groups": flat,
+            optimizer = {"zero_stage": 3 if rank else stage.weights, "partition_count": world, "fp32_flat_groups": flat,
                          "optimizer_state_dict": {"state": {}, "param_groups": []}}
             stem = os.path.join(folder, f"zero_pp_rank_{rank}_mp_rank_00")
             torch.save(states, stem + "_model_states.pt")
