@@ -732,6 +732,85 @@ TEST_F(TraceDoubts, ASampleInAnotherOrderThanTheOthersIsRefused) {
     }
 }
 
+/// `out.L` and `merge.L` are compared with the next state in every sample that is measured.
+TEST_F(TraceDoubts, AStateThatIsSavedTwiceIsOneInEverySample) {
+    const auto two = [](const std::string& name, Index n, Index d, int first, int second) {
+        Array out{name, {2, n, d}, {}};
+        for (const int seed : {first, second})
+            for (Index i = 0; i < n * d; ++i)
+                out.values.push_back(std::sin(double(i * i + 17 * seed)) + 0.5);
+        return out;
+    };
+    const std::vector<Array> sound = {
+        two("hidden_states.0", tokens, width, 0, 1), two("hidden_states.1", tokens, width, 2, 3),
+        two("hidden_states.2", tokens / 4, width, 4, 5), two("hidden_states.3", 2, width, 6, 7)};
+    const auto with_more = [&](const Array& more) {
+        std::vector<Array> all = sound;
+        all.push_back(more);
+        write(all);
+    };
+    for (const Array& same :
+         {two("out.0", tokens, width, 2, 3), two("merge.1", tokens / 4, width, 4, 5)}) {
+        with_more(same);
+        EXPECT_EQ(probe().code, 0) << same.name;
+    }
+    const auto expect = [&](const std::string& says, const char* layer, const char* allowed) {
+        const std::string found = refused();
+        EXPECT_THAT(found, HasSubstr(says));
+        EXPECT_THAT(found, HasSubstr(std::string(", in sample 1, layer ") + layer));
+        EXPECT_THAT(found, HasSubstr(std::string("expected at most ") + allowed +
+                                     "); correct one of both"));
+        EXPECT_EQ(probe({"--samples", "1"}).code, 0);  // what is not measured is not judged
+    };
+    with_more(two("out.0", tokens, width, 2, 9));
+    expect("'out.0' has other numbers than hidden_states.1, which", "0", "0.001");
+    with_more(two("merge.1", tokens / 4, width, 4, 9));
+    expect("'merge.1' has other numbers than hidden_states.2, which", "1", "0.001");
+    // The last one may be a norm of it, which rows of two tokens would not show.
+    write({sound[0], sound[1], two("out.0", tokens, width, 2, 9)});
+    expect(
+        "'out.0' has other numbers than hidden_states.1, which is the same state or a norm of it",
+        "0", "0.003");
+}
+
+/// Where a step stands is found in one sample and holds in all.
+TEST_F(TraceDoubts, AStepThatMovesBetweenSamplesIsRefused) {
+    const auto write_steps = [&](bool first_before, bool second_before) {
+        std::vector<Array> all;
+        for (const char* name : {"hidden_states.0", "attn.0", "contranorm.0", "ffn.0",
+                                 "hidden_states.1", "hidden_states.2"})
+            all.push_back({name, {2, tokens, width}, {}});
+        for (const bool before : {first_before, second_before}) {
+            const int seed = int(all[0].values.size());
+            const std::vector<double> x = state(seed), attn = state(seed + 1),
+                                      branch = state(seed + 2);
+            const auto sum = [](std::vector<double> a, const std::vector<double>& b) {
+                for (std::size_t i = 0; i < a.size(); ++i) a[i] += b[i];
+                return a;
+            };
+            const std::vector<double> step = before ? sum(attn, state(seed + 3))
+                                                    : sum(sum(attn, branch), state(seed + 3)),
+                                      ffn = sum(before ? step : attn, branch);
+            const std::vector<double>* values[] = {&x,   &attn, &step, &ffn, before ? &ffn : &step,
+                                                   &attn};
+            for (std::size_t i = 0; i < all.size(); ++i)
+                all[i].values.insert(all[i].values.end(), values[i]->begin(), values[i]->end());
+        }
+        write(all);
+    };
+    for (const bool before : {true, false}) {
+        write_steps(before, before);
+        EXPECT_EQ(probe({"--placement", "pre"}).code, 0);
+        write_steps(before, !before);
+        const std::string found = refused({"--placement", "pre"});
+        EXPECT_THAT(found, HasSubstr(before ? "'contranorm.0' is the output of its layer, in "
+                                              "sample 1, layer 0; in other samples"
+                                            : "'contranorm.0' is not the output of its layer, in "
+                                              "sample 1, layer 0 (relative error "));
+        EXPECT_EQ(probe({"--placement", "pre", "--samples", "1"}).code, 0);
+    }
+}
+
 /// Orders that lead to the same numbers are one, whichever a sample shows.
 TEST_F(TraceDoubts, ASampleMayShowAnotherOrderWhereTheNumbersAreTheSame) {
     const std::vector<Array> pre = layer_of(false, tokens, width);

@@ -148,7 +148,7 @@ class Placement : public testing::Test {
         of(s);
         const SavedTrace trace(*open_checkpoint(folder_ / "t.npz"));
         std::string out;
-        for (const Stage& stage : stages_of(trace, placement))
+        for (const Stage& stage : stages_of(trace, placement, steps_before_ffn({&trace, 1})))
             out += fmt::format("{}:{} ", stage.name, stage.from);
         return out;
     }

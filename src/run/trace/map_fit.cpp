@@ -38,31 +38,6 @@ bool all_finite(const std::vector<double>& values) {
     return std::ranges::all_of(values, [](double v) { return std::isfinite(v); });
 }
 
-/// A sample of one of the batches.
-struct BatchSample {
-    const SavedTrace* batch = nullptr;
-    SampleTokens sample;
-    Index number = 0;  ///< counted over the batches
-};
-
-/// The samples of which a token is kept.
-std::vector<BatchSample> measured_samples(std::span<const SavedTrace> batches,
-                                          const std::vector<std::vector<bool>>& masks) {
-    std::vector<BatchSample> out;
-    Index before = 0;
-    for (const SavedTrace& batch : batches) {
-        const auto first = masks.begin() + std::min(before, Index(std::ssize(masks)));
-        if (!masks.empty() && first == masks.end()) break;
-        for (SampleTokens& sample : kept_tokens(batch, {first, masks.end()}))
-            if (!sample.tokens.empty()) {
-                const Index number = before + sample.number;
-                out.push_back({&batch, std::move(sample), number});
-            }
-        before += batch.summary().samples;
-    }
-    return out;
-}
-
 /// The larger of what whole and causal rows are apart in one sample, and the largest logit.
 struct SampleFit {
     double apart = 0, largest = 0;

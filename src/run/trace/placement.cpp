@@ -439,9 +439,14 @@ void keep_finite(std::span<State* const> states) {
         }
 }
 
+/// The steps that may stand before the feed-forward step or at the end of the layer.
+std::vector<std::string_view> movable_steps() {
+    std::vector<std::string_view> out = {"deesc"};
+    for (const StepEntry* entry : further_steps()) out.push_back(entry->name);
+    return out;
+}
+
 Layer layer_of(const SavedTrace& trace, Index i, const SampleTokens& sample) {
-    std::vector<std::string_view> changing = {"deesc"};
-    for (const StepEntry* entry : further_steps()) changing.push_back(entry->name);
     const auto stage = [&](std::string_view name, std::string_view kind) {
         const auto found = trace.stages().find(name);
         return found == trace.stages().end() ? State() : state_of(found->second, kind, i, sample);
@@ -456,7 +461,7 @@ Layer layer_of(const SavedTrace& trace, Index i, const SampleTokens& sample) {
                                       {&l.ffn, "ffn"},
                                       {&l.norm2, "norm2"}})
         *state = stage(name, name);
-    for (const std::string_view name : changing)
+    for (const std::string_view name : movable_steps())
         if (State found = stage(name, name)) l.changed.push_back(std::move(found));
     if (trace.attention_inputs())
         l.input = stage("norm1", "attention_inputs");
@@ -499,6 +504,7 @@ std::vector<Evidence> evidence(const SavedTrace& trace,
     std::vector<Evidence> out = placements();
     const SampleTokens sample = sample_of(trace, masks);
     for (Index i = 0; i < trace.summary().layers; ++i) {
+        require_same_states(trace, i, sample, sample.number);
         const Layer l = layer_of(trace, i, sample);
         for (Evidence& one : out) add_layer(one, l);
     }
@@ -511,7 +517,8 @@ std::set<std::string> numbers_of(const SavedTrace& trace, NormPlacement placemen
     std::set<std::string> out;
     std::set<std::string_view> present;
     if (!trace.states().empty()) present.insert("in");
-    for (const auto& [stage, pred] : stages_of(trace, placement)) {
+    const StepNames before_ffn = steps_before_ffn({&trace, 1});
+    for (const auto& [stage, pred] : stages_of(trace, placement, before_ffn)) {
         if (!trace.stages().contains(stage)) continue;
         if (stage == "norm1" && trace.attention_inputs() && !normed_first(placement)) continue;
         present.insert(stage);
@@ -535,18 +542,24 @@ std::string joined(const std::vector<Evidence>& all) {
     return out;
 }
 
-/// Whether a step that may stand there or at the end of the layer stands before the feed-forward
-/// step: it is not the layer's output.  The last layer, whose output may be a norm of it, says
-/// nothing.
-bool is_before_ffn(const SavedTrace& trace, std::string_view step) {
+/// Is a step of a layer its output?
+Claim is_output(const SavedTrace& trace, std::string_view step, Index layer,
+                const SampleTokens& sample) {
     const auto found = trace.stages().find(step);
-    if (found == trace.stages().end()) return false;
-    const SampleTokens sample = sample_of(trace, {});
-    for (Index i = 0; i + 1 < trace.summary().layers; ++i)
-        if (const Claim same =
-                is_same(output_of(trace, i, sample), state_of(found->second, step, i, sample)))
-            return !same->holds();
-    return false;
+    if (found == trace.stages().end()) return std::nullopt;
+    State out = output_of(trace, layer, sample), own = state_of(found->second, step, layer, sample);
+    const std::array<State*, 2> both = {&out, &own};
+    keep_finite(both);
+    return is_same(out, own);
+}
+
+/// ", in sample 1, layer 2 (relative error 0.5, expected at most 0.001)"
+std::string at_sample(Index number, Index layer, const Fit& fit) {
+    return fmt::format(
+        ", in sample {}, layer {}{}", number, layer,
+        std::isfinite(fit.off)
+            ? fmt::format(" (relative error {:.2g}, expected at most {:.2g})", fit.off, fit.allowed)
+            : "");
 }
 
 }  // namespace
@@ -578,22 +591,56 @@ SampleTokens sample_of(const SavedTrace& trace, const std::vector<std::vector<bo
                                      [](const SampleTokens& s) { return s.tokens.size(); });
 }
 
-std::vector<Stage> stages_of(const SavedTrace& trace, NormPlacement placement) {
+std::vector<BatchSample> measured_samples(std::span<const SavedTrace> batches,
+                                          const std::vector<std::vector<bool>>& masks) {
+    std::vector<BatchSample> out;
+    Index before = 0;
+    for (const SavedTrace& batch : batches) {
+        const auto first = masks.begin() + std::min(before, Index(std::ssize(masks)));
+        if (!masks.empty() && first == masks.end()) break;
+        for (SampleTokens& sample : kept_tokens(batch, {first, masks.end()}))
+            if (!sample.tokens.empty()) {
+                const Index number = before + sample.number;
+                out.push_back({&batch, std::move(sample), number});
+            }
+        before += batch.summary().samples;
+    }
+    return out;
+}
+
+StepNames steps_before_ffn(std::span<const SavedTrace> batches,
+                           const std::vector<std::vector<bool>>& masks) {
+    StepNames out;
+    for (const std::string_view step : movable_steps()) {
+        if (std::ranges::none_of(
+                batches, [&](const SavedTrace& one) { return one.stages().contains(step); }))
+            continue;
+        Claim last;
+        for (const auto& [batch, sample, number] : measured_samples(batches, masks))
+            for (Index i = 0; i + 1 < batch->summary().layers && !last; ++i)
+                last = is_output(*batch, step, i, sample);
+        if (last && !last->holds()) out.insert(step);
+    }
+    return out;
+}
+
+std::vector<Stage> stages_of(const SavedTrace& trace, NormPlacement placement,
+                             const StepNames& before_ffn) {
     BlockSpec block;  // with the steps of which the trace has a stage
     block.placement = placement;
     block.ffn.width = 1;
     block.local.kernel =
         trace.stages().contains("local") || trace.stages().contains("norm3") ? 1 : 0;
-    const auto before_ffn = [&](std::string_view step) {
-        return placement != NormPlacement::parallel && is_before_ffn(trace, step);
+    const auto is_before_ffn = [&](std::string_view step) {
+        return placement != NormPlacement::parallel && before_ffn.contains(step);
     };
     block.deesc.tau = trace.stages().contains("deesc") ? 1 : 0;
-    block.deesc.before_ffn = before_ffn("deesc");
+    block.deesc.before_ffn = is_before_ffn("deesc");
     for (const StepEntry* entry : further_steps())
         if (trace.stages().contains(entry->name))
             block.steps.push_back({.name = std::string(entry->name),
                                    .options = {},
-                                   .before_ffn = before_ffn(entry->name)});
+                                   .before_ffn = is_before_ffn(entry->name)});
     std::vector<Stage> out;
     for (const Stage& stage : stages_of(block)) {
         if (stage.name == "in" || stage.name == "out") continue;
@@ -662,15 +709,51 @@ void require_placement(const SavedTrace& trace, NormPlacement placement, Index l
         add_layer(other, l);
         if (other.fits()) return;
     }
-    const Fit& fit = own.first_fit;
-    throw UsageError(fmt::format(
-        "{}, in sample {}, layer {}{}; placement {} holds in other samples, expected in all: "
-        "correct that array, or leave it or the sample out.",
-        own.first, number, layer,
-        std::isfinite(fit.off)
-            ? fmt::format(" (relative error {:.2g}, expected at most {:.2g})", fit.off, fit.allowed)
-            : "",
-        name(placement)));
+    throw UsageError(
+        fmt::format("{}{}; placement {} holds in other samples, expected in all: correct that "
+                    "array, or leave it or the sample out.",
+                    own.first, at_sample(number, layer, own.first_fit), name(placement)));
+}
+
+void require_steps(const SavedTrace& trace, const StepNames& before_ffn, Index layer,
+                   const SampleTokens& sample, Index number) {
+    if (layer + 1 == trace.summary().layers) return;
+    for (const std::string_view step : movable_steps()) {
+        const Claim last = is_output(trace, step, layer, sample);
+        const bool before = before_ffn.contains(step);
+        if (!last || last->holds() != before) continue;
+        // Behind a feed-forward step that adds nothing both are one.
+        if (before && shows(is_output(trace, "ffn", layer, sample))) continue;
+        throw UsageError(fmt::format(
+            "{} is {}the output of its layer{}; in other samples or layers it is {}, expected the "
+            "same in all: correct that array, or leave it or the sample out.",
+            trace.stages().at(step).at(layer).name, before ? "" : "not ",
+            before ? at_sample(number, layer, refuted) : at_sample(number, layer, *last),
+            before ? "not" : "the output"));
+    }
+}
+
+void require_same_states(const SavedTrace& trace, Index layer, const SampleTokens& sample,
+                         Index number) {
+    const auto next = trace.states().find(layer + 1);
+    if (next == trace.states().end()) return;
+    for (const char* stage : {"out", "merge"}) {
+        const SavedTrace::Array* own = trace.outer(stage, layer);
+        if (!own || (stage == std::string_view("out") && trace.merges_behind(layer))) continue;
+        State x = state_of(*own, fmt::format("{}.{}", stage, layer), sample),
+              y = state_of(next->second, fmt::format("hidden_states.{}", layer + 1), sample);
+        const std::array<State*, 2> both = {&x, &y};
+        keep_finite(both);
+        const bool may_be_norm = layer + 1 == trace.states().rbegin()->first;
+        Claim claim = is_same(x, y);
+        if (may_be_norm && !shows(claim)) claim = is_norm_of(y, x);
+        if (!claim || claim->holds()) continue;
+        throw UsageError(fmt::format(
+            "{} has other numbers than {}, which is the same state{}{}; correct one of both, or "
+            "leave it or the sample out.",
+            own->name, y.name, may_be_norm ? " or a norm of it" : "",
+            at_sample(number, layer, *claim)));
+    }
 }
 
 }  // namespace tsdiag

@@ -1,6 +1,8 @@
 #pragma once
 #include <optional>
+#include <set>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "trace.hpp"
@@ -22,8 +24,26 @@ std::vector<SampleTokens> kept_tokens(const SavedTrace& trace,
 /// The first of those with most tokens.
 SampleTokens sample_of(const SavedTrace& trace, const std::vector<std::vector<bool>>& masks);
 
+/// A sample of one of several batches.
+struct BatchSample {
+    const SavedTrace* batch = nullptr;
+    SampleTokens sample;
+    Index number = 0;  ///< counted over the batches
+};
+/// The samples of which a token is kept; `masks` are those of all batches.
+std::vector<BatchSample> measured_samples(std::span<const SavedTrace> batches,
+                                          const std::vector<std::vector<bool>>& masks);
+
+/// Of the steps that may stand before the feed-forward step or at the end of the layer, those that
+/// stand before it: they are not the layer's output, in the first sample and layer that show it.
+/// The last layer, whose output may be a norm of it, shows nothing.
+using StepNames = std::set<std::string_view>;
+StepNames steps_before_ffn(std::span<const SavedTrace> batches,
+                           const std::vector<std::vector<bool>>& masks = {});
+
 /// The stages that a trace may have inside the layers of this placement, in order.
-std::vector<Stage> stages_of(const SavedTrace& trace, NormPlacement placement);
+std::vector<Stage> stages_of(const SavedTrace& trace, NormPlacement placement,
+                             const StepNames& before_ffn);
 
 /// Whether attention has a norm before it, so that its input is `norm1` and not `in`.
 bool normed_first(NormPlacement placement);
@@ -40,12 +60,19 @@ bool normed_first(NormPlacement placement);
 NormPlacement placement_of(const SavedTrace& trace, std::optional<NormPlacement> given,
                            const std::vector<std::vector<bool>>& masks = {});
 
-/// Throws `UsageError` where a layer of `sample` is in the order of no placement that leads to the
-/// numbers of `placement`, which was found in another sample.  Named are the array, the sample as
-/// `number`, counted over batches, the layer, and what nine of ten elements of a sum are at most
-/// off, or the columns of a norm, relative, beside what is allowed.  Cost: some passes over a few
-/// rows of the states.
+/// Throw `UsageError` where a layer of `sample` is not as other samples are.  Named are the array,
+/// the sample as `number`, counted over batches, the layer, and what nine of ten elements of a sum
+/// or of a state are at most off, or the columns of a norm, relative, beside what is allowed.
+/// Cost: some passes over a few rows of the states.
+///
+/// The layer is in the order of no placement that leads to the numbers of `placement`.
 void require_placement(const SavedTrace& trace, NormPlacement placement, Index layer,
                        const SampleTokens& sample, Index number);
+/// A step stands before the feed-forward step that is not in `before_ffn`, or the other way round.
+void require_steps(const SavedTrace& trace, const StepNames& before_ffn, Index layer,
+                   const SampleTokens& sample, Index number);
+/// `out.L` or `merge.L` is not the state behind it; the last state may be a norm of it.
+void require_same_states(const SavedTrace& trace, Index layer, const SampleTokens& sample,
+                         Index number);
 
 }  // namespace tsdiag

@@ -243,7 +243,8 @@ class Replay {
           backend_(backend),
           observer_(observer),
           settings_(settings),
-          placement_(placement_of(batches.front(), settings.trace.placement, settings.masks)) {}
+          placement_(placement_of(batches.front(), settings.trace.placement, settings.masks)),
+          before_ffn_(steps_before_ffn(batches, settings.masks)) {}
 
     std::string no_attention() const { return doubts_.text(); }
     std::vector<std::string> notes() const {
@@ -270,8 +271,7 @@ class Replay {
             kept_.clear();
             if (!settings_.masks.empty())
                 kept_ = kept(settings_.masks[std::size_t(s)], settings_.mask_source);
-            if (!trace().stages().empty())
-                require_placement(trace(), placement_, layer, tokens_of_sample(), s);
+            require_as_others(layer, s);
             states(layer);
             observer_.end_sample(s);
         }
@@ -280,6 +280,15 @@ class Replay {
 
   private:
     const SavedTrace& trace() const { return batches_[batch_]; }
+    /// Throws where what was found in one sample does not hold in this one.
+    void require_as_others(Index layer, Index number) const {
+        if (trace().stages().empty() && trace().outer().empty()) return;
+        const SampleTokens sample = tokens_of_sample();
+        require_same_states(trace(), layer, sample, number);
+        if (trace().stages().empty()) return;
+        require_placement(trace(), placement_, layer, sample, number);
+        require_steps(trace(), before_ffn_, layer, sample, number);
+    }
     SampleTokens tokens_of_sample() const {
         SampleTokens out{sample_, kept_, trace().summary().state_rounding};
         if (!kept_.empty()) return out;
@@ -340,7 +349,7 @@ class Replay {
         // `attention_inputs` of a layer without a norm before attention are its `in`.
         const bool norm1_is_emitted = first || trace().attention_inputs();
         Tensor last;  // of the stages, which is the output
-        for (const auto& [name, pred] : stages_of(trace(), placement_)) {
+        for (const auto& [name, pred] : stages_of(trace(), placement_, before_ffn_)) {
             last = name != "norm1" || !norm1_is_emitted ? stage(name, layer) : Tensor();
             emit(name, pred, last);
         }
@@ -471,6 +480,7 @@ class Replay {
     Observer& observer_;
     const ReplaySettings& settings_;
     NormPlacement placement_;
+    StepNames before_ffn_;
     std::size_t batch_ = 0;
     Index sample_ = 0;  ///< of the batch
     std::vector<Index> kept_;
@@ -569,7 +579,8 @@ std::string of_width(const SavedTrace::Part& part) {
 /// Says where tokens merge, and which outputs of layers are missing in front of that.
 void describe_merges(const SavedTrace& trace, TraceNotes& notes) {
     const SavedTrace::Part* before = nullptr;
-    const std::vector<Stage> stages = stages_of(trace, notes.placement);
+    const std::vector<Stage> stages =
+        stages_of(trace, notes.placement, steps_before_ffn({&trace, 1}));
     const auto last = trace.stages().find(stages.back().name);
     std::vector<std::string> missing;
     for (const auto& [layer, part] : trace.parts()) {

@@ -531,39 +531,11 @@ void SavedTrace::check_outer() {
     check_states(outer_["merge"], 1);
     check_states(outer_["class"], 1, true);
     check_states(outer_["final_norm"], 1, !outer_["class"].empty());
-    for (const auto& [layer, array] : outer_["merge"]) {
+    for (const auto& [layer, array] : outer_["merge"])
         if (!merges_behind(layer))
             misfit(array, fmt::format("fewer than the {} tokens of {}", part_of(layer).tokens,
                                       part_of(layer).tokens_from));
-        check_equal(array, layer + 1);
-    }
-    for (const auto& [layer, array] : outer_["out"])
-        if (!merges_behind(layer)) check_equal(array, layer + 1);
     std::erase_if(outer_, [](const auto& stage) { return stage.second.empty(); });
-}
-
-/// Throws `FormatError` where `array` is not the state of `layer`, up to rounding.  The last state
-/// may have gone through a further norm.
-void SavedTrace::check_equal(const Array& array, Index layer) const {
-    constexpr Index rows = 32;
-    const auto state = states_.find(layer);
-    if (state == states_.end() || layer == states_.rbegin()->first) return;
-    std::vector<double> own, next;
-    for (const auto& [from, to] : {std::pair(&array, &own), {&state->second, &next}}) {
-        const RawTensor x = from->sample(0);
-        const RawTensor some = head_of(x, 0, std::min(rows, Index(x.shape[0])));
-        to->resize(std::size_t(some.count()));
-        widen<double>(some, *to);
-    }
-    const double allowed = std::max(4 * summary_.state_rounding, 1e-3);
-    std::size_t off = 0;
-    for (std::size_t i = 0; i < own.size(); ++i)
-        off += std::abs(own[i] - next[i]) > allowed * (std::abs(own[i]) + std::abs(next[i]));
-    if (10 * off > own.size())
-        throw FormatError(
-            fmt::format("{}: has other numbers than {}, which is the same state; "
-                        "correct one of both, or leave it out.",
-                        array.name, state->second.name));
 }
 
 void SavedTrace::check_pairs() const {

@@ -77,7 +77,6 @@ class SavedTrace {
     void check_axes(const Array& array, Index layer, bool queries);
     void check_samples(Array& array, std::size_t rank, Index layer, bool class_token = false);
     void check_outer();
-    void check_equal(const Array& array, Index layer) const;
     void check_pairs() const;
     void refuse_misplaced() const;
     void refuse_unread_maps(const Checkpoint& file) const;
