@@ -182,6 +182,7 @@ class Trace:
 
     def __init__(self, module, layers=None):
         self.module, self.layers, self.batches = module, layers or _layers(module), 0
+        self.causal = None  # what the hook saw of masks; None: nothing
         kept = tempfile.mkdtemp(prefix="tsdiag-")
         weakref.finalize(self, shutil.rmtree, kept, ignore_errors=True)
         self.folder = os.path.join(kept, type(module).__name__)
@@ -219,6 +220,7 @@ class Trace:
                     self.module(*args, **kwargs)
                 path = os.path.join(self.folder, "batch-%d.pt" % self.batches)
                 exec(end.replace('"trace.pt"', repr(path)), names)
+                self.causal = names["saved"].get("is_causal", self.causal)
         finally:
             for one, mode in modes:
                 one.training = mode
@@ -232,6 +234,8 @@ class Trace:
         if not self.batches:
             raise TsdiagError(2, "nothing was traced: call the Trace on inputs first")
         known = re.search(r"^# tsdiag probe trace\.pt(.*)", self.hook, re.M)[1].split()
+        if self.causal is not None:
+            known = [word for word in known if word != "--causal"] + ["--causal"] * bool(self.causal)
         return run(self.folder, *known, *words, **options)
 
 

@@ -155,6 +155,7 @@ std::vector<PythonClass> python_classes(std::string_view source) {
         }
         if (!inside) continue;
         for (std::string& name : called_in(one->text)) out.back().calls.push_back(std::move(name));
+        out.back().text += one->text + "\n";
         if (in_forward) out.back().forward += one->text + "\n";
         if (one->text.starts_with("def forward(")) {
             in_forward = true;
@@ -183,6 +184,23 @@ std::string_view bracketed(std::string_view text, std::size_t open) {
             return text.substr(open + 1, at - open - 1);
     }
     return text.substr(std::min(open + 1, text.size()));
+}
+
+std::string name_with(std::string_view text, std::span<const std::string_view> parts) {
+    for (std::size_t at = 0; at < text.size(); ++at) {
+        const std::string_view name = name_at(text.substr(at));
+        if (name.empty()) continue;
+        at += name.size();
+        std::string small(name);
+        std::ranges::transform(small, small.begin(), [](char c) {
+            return c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c;
+        });
+        if (std::ranges::any_of(parts, [&](std::string_view part) {
+                return small.find(part) != std::string::npos;
+            }))
+            return std::string(name);
+    }
+    return {};
 }
 
 bool has_word(std::string_view text, std::string_view word) {

@@ -1,4 +1,5 @@
 #pragma once
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,6 +14,7 @@ struct PythonClass {
     /// self.NAME = TEXT, in the order of the source; what is appended to it, too.
     std::vector<std::pair<std::string, std::string>> members;
     std::string forward;             ///< the statements of `forward`, a line each
+    std::string text;                ///< all its statements, a line each
     std::vector<std::string> calls;  ///< the names that its statements call
 
     /// The text of a member; empty: there is none.
@@ -29,6 +31,9 @@ std::vector<std::string> called_in(std::string_view text);
 
 /// The text between the bracket at `open` and the one that closes it; to the end where none does.
 std::string_view bracketed(std::string_view text, std::size_t open);
+
+/// The first name of `text` that has one of `parts` in it, whatever its case; empty: none has.
+std::string name_with(std::string_view text, std::span<const std::string_view> parts);
 
 /// Whether `word` stands in `text` as a whole name.
 bool has_word(std::string_view text, std::string_view word);

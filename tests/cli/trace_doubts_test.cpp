@@ -216,7 +216,7 @@ TEST_F(TraceDoubts, MapsThatAreNotThoseOfTheQueriesBesideThemAreToldApart) {
         EXPECT_THAT(found, Not(HasSubstr(apart)));
     }
     const std::string found = output(softmax_of(heads_of(3), k, tokens, columns, false));
-    EXPECT_THAT(found, HasSubstr(apart));
+    EXPECT_THAT(found, HasSubstr("! attentions: " + apart));  // among the findings
     EXPECT_THAT(found, HasSubstr("P is taken as stored"));
     EXPECT_THAT(found, Not(HasSubstr(own)));
     // Queries that are scaled already, and a scale that is said.
@@ -358,9 +358,14 @@ TEST_F(TraceDoubts, AFileThatIsCausalNeedsTheOption) {
         write(all);
         EXPECT_THAT(refused(), HasSubstr("pass --causal"));
         EXPECT_EQ(probe({"--causal"}).code, 0);
+        std::filesystem::create_directory(folder / "batches");
+        write(arrays, "batches/batch-0.npz");
+        write(all, "batches/batch-1.npz");
+        EXPECT_THAT(tsdiag(folder, {"probe", "batches"}).err, HasSubstr("pass --causal"));
         all.back().values = {0};
         write(all);
         EXPECT_EQ(probe().code, 0);
+        EXPECT_THAT(refused({"--causal"}), HasSubstr("is false, but --causal"));
         // A given P shows itself what it is.
         write({hidden("hidden_states.0", 0),
                hidden("hidden_states.1", 1),

@@ -390,6 +390,49 @@ CLASS_HEADS = BERT.replace("""        self.encoder = Encoder()
 
 ROTARY = NANO.replace("self.c_attn(x).split(C, dim=2)", "map(apply_rotary_emb, self.c_attn(x).split(C, dim=2))")
 
+# PyTorch's own attention inside a layer of another's.
+OWN_LAYER = """
+import torch
+from torch import nn
+
+class Block(nn.Module):
+    def __init__(self, d, heads):
+        super().__init__()
+        self.norm1 = nn.LayerNorm(d)
+        self.attn = nn.MultiheadAttention(d, heads, batch_first=True)
+        self.norm2 = nn.LayerNorm(d)
+        self.mlp = nn.Linear(d, d)
+
+    def forward(self, x):
+        h = self.norm1(x)
+        x = x + self.attn(h, h, h)[0]
+        return x + self.mlp(self.norm2(x))
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList([Block(24, 3) for _ in range(2)])
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return x
+"""
+
+# Attentions whose P is not softmax(q k^T / sqrt(d)) of what their projections return, and what is said of each.
+BEIT_BIAS = BERT.replace("        self.v_proj", "        self.relative_position_bias = torch.nn.Parameter(torch.randn(3, 9, 9))\n"
+                         "        self.v_proj").replace("** 0.5, -1)", "** 0.5 + self.relative_position_bias, -1)")
+BEIT_QKV = NANO.replace("        self.n_head =", "        self.q_bias = nn.Parameter(torch.zeros(24))\n        self.n_head =").replace(
+    "self.c_attn(x)", "F.linear(x, self.c_attn.weight, torch.cat([self.q_bias, 0 * self.q_bias, self.q_bias]))")
+XCA = NANO.replace("CausalSelfAttention", "XCA").replace("q @ k.transpose(-2, -1)", "q.transpose(-2, -1) @ k").replace(
+    "s.masked_fill(torch.tril(torch.ones(T, T)) == 0, float(\"-inf\"))", "s").replace("F.softmax(s, -1) @ v", "v @ F.softmax(s, -1)")
+COSINES = BERT.replace("        p = torch", "        q, k = torch.nn.functional.normalize(q), torch.nn.functional.normalize(k)\n"
+                       "        p = torch")
+SIGMOID = BERT.replace("torch.softmax(q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5, -1)", "torch.sigmoid(q @ k.transpose(-1, -2))")
+OTHER_LOGITS = ((BEIT_BIAS, "'relative_position_bias' changes the logits"), (BEIT_QKV, "c_attn is not called"),
+                (XCA, "P of XCA is over channels"), (COSINES, "'normalize' changes them behind"),
+                (SIGMOID, "Mixing calls no softmax"))
+
 HEADS, LAYERS = 3, 3
 
 
@@ -601,6 +644,62 @@ def examine_others(program, torch):
         assert "norm2.2" in torch.load("trace.pt")
 
 
+def traced(code, source, torch):
+    """What the hook saves of a model of that source."""
+    names = {}
+    torch.manual_seed(7)
+    exec(compile(source, "model.py", "exec"), names)
+    net = names["Net"]().eval()
+    exec(compile(code, "hook", "exec"), {"model": net, "inputs": torch.randn(2, 9, 24)})
+    for m in net.modules():
+        assert "forward" not in vars(m) and not m._forward_hooks and not m._forward_pre_hooks, m
+    return torch.load("trace.pt")
+
+
+def examine_multihead(program, torch):
+    """By position, by name, with masks: what is saved gives the P of the model."""
+    pathlib.Path("model.py").write_text(OWN_LAYER)
+    code = run(program, ["trace-hook", "model.py"]).stdout
+    given = traced(code, OWN_LAYER, torch)
+    q, k = given["queries.1"], given["keys.1"]
+    named = traced(code, OWN_LAYER.replace("(h, h, h)", "(query=h, value=h, key=h)"), torch)
+    assert sorted(given) == sorted(named) and all(given[name].equal(named[name]) for name in given)
+
+    def with_mask(words):
+        return traced(code, OWN_LAYER.replace("(h, h, h)", f"(h, h, h, {words})"), torch)
+
+    own = traced(code, OWN_LAYER.replace("self.attn(h, h, h)[0]", "self.kept(*self.attn(h, h, h, average_attn_weights=False))")
+                 .replace("    def forward(self, x):", "    def kept(self, x, p):\n        torch.save(p, 'p.pt')\n        return x\n\n"
+                          "    def forward(self, x):", 1), torch)
+    assert own["queries.1"].equal(q)
+    p = (q @ k.transpose(-1, -2) / 8 ** 0.5).softmax(-1)
+    # float32, sums of 24 entries in another order
+    assert (p - torch.load("p.pt")).abs().max() < 1e-6
+    for later in ("torch.ones(9, 9).bool().triu(1)", "torch.full((9, 9), -1e9).triu(1)"):
+        causal = with_mask("attn_mask=" + later)
+        assert causal["is_causal"].item() == 1 and "queries.0" in causal and "attentions.0" not in causal
+        assert "pass --causal" in run(program, ["probe", "trace.pt", "--placement", "pre"], 2).stderr
+        run(program, ["probe", "trace.pt", "--placement", "pre", "--causal", "--no-report", "--force"])
+    bias = with_mask("attn_mask=torch.arange(81.).view(9, 9) / 40")
+    assert "queries.0" not in bias and bias["attentions.0"].shape == (2, 3, 9, 9)
+    padded = with_mask("key_padding_mask=torch.arange(9)[None].repeat(2, 1) > 6")
+    assert padded["attention_mask"].sum().item() == 14 and "queries.0" in padded
+    run(program, ["probe", "trace.pt", "--placement", "pre", "--no-report", "--force"])
+    assert "is false, but --causal" in run(program, ["probe", "trace.pt", "--placement", "pre", "--causal"], 2).stderr
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        more = traced(code, OWN_LAYER.replace("batch_first", "add_zero_attn=True, batch_first"), torch)
+    assert "queries.0: not saved, as there are keys of no token" in printed.getvalue() and "queries.0" not in more
+
+
+def examine_other_logits(program, torch):
+    for source, said in OTHER_LOGITS:
+        pathlib.Path("model.py").write_text(source)
+        code = run(program, ["trace-hook", "model.py"]).stdout
+        assert "queries    not saved: " in code and said in code, code
+        saved = traced(code, source, torch)
+        assert "hidden_states.3" in saved and "queries.0" not in saved, sorted(saved)
+
+
 def main(program):
     try:
         import torch
@@ -633,6 +732,8 @@ def main(program):
         examine_class(program, torch)
         examine_heads(program, torch)
         examine_others(program, torch)
+        examine_multihead(program, torch)
+        examine_other_logits(program, torch)
         os.chdir("/")
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)

@@ -328,7 +328,8 @@ class Guesser {
                 "rows and columns in the order of the states";
         read_norms(block, out);
         const std::vector<std::string> called = called_in(text);
-        if (std::ranges::find(called, "MultiheadAttention") != called.end()) {
+        if (!named("MultiheadAttention") &&
+            std::ranges::find(called, "MultiheadAttention") != called.end()) {
             out.attention_class = "MultiheadAttention";
             if (out.windows) return;  // whose axes are not those of the states
             out.multihead = true;
@@ -393,14 +394,8 @@ class Guesser {
             "num_attention_heads", "h",       "nheads", "head_count"};
         static constexpr std::array<std::string_view, 5> kv_counts{
             "num_kv_heads", "n_kv_heads", "num_key_value_heads", "n_kv_head", "kv_heads"};
-        for (const char* word : {"rotary", "rope", "RotaryEmbedding", "apply_rotary_pos_emb",
-                                 "apply_rotary_emb", "q_norm", "k_norm", "alibi", "freqs_cis"})
-            if (has_word(source_, word)) {
-                out.without = fmt::format(
-                    "'{}' changes them behind their projections: save q and k where they meet",
-                    word);
-                return;
-            }
+        out.without = other_logits(attention);
+        if (!out.without.empty()) return;
         out.heads = first_member(attention, counts);
         out.kv_heads = first_member(attention, kv_counts);
         out.query = first_member(attention, queries);
@@ -413,11 +408,101 @@ class Guesser {
         else if (out.fused.empty() && (out.query.empty() || out.key.empty()))
             out.without =
                 fmt::format("no members of {} are known as their projections", attention.name);
+        const std::string text = with_bases(attention);
+        for (const std::string& one : {out.fused, out.query, out.key})
+            if (!one.empty() && text.find("self." + one + ".weight") != text.npos)
+                out.without = fmt::format("{} is not called, its weight is used alone", one);
+    }
+    /// The statements of a class and of those in this file that it is derived from.
+    std::string with_bases(const PythonClass& c) const {
+        std::string out = c.text;
+        for (const std::string& base : c.bases)
+            if (const PythonClass* its = named(base); its && its != &c) out += its->text;
+        return out;
+    }
+    /// Why softmax(q k^T / sqrt(d)) of the projections is not P, as names in the source tell;
+    /// empty: nothing tells so.
+    std::string other_logits(const PythonClass& attention) const {
+        const std::string text = with_bases(attention);
+        static constexpr std::array<std::string_view, 2> channels{"xca", "channel"};
+        if (!name_with(attention.name, channels).empty())
+            return fmt::format("P of {} is over channels, not over tokens", attention.name);
+        for (const char* word : {"rotary", "rope", "RotaryEmbedding", "apply_rotary_pos_emb",
+                                 "apply_rotary_emb", "q_norm", "k_norm", "alibi", "freqs_cis"})
+            if (has_word(source_, word)) return changed_by(word);
+        for (const char* word : {"normalize", "l2norm", "q_ln", "k_ln", "q_layernorm",
+                                 "k_layernorm", "norm_q", "norm_k", "query_norm", "key_norm"})
+            if (has_word(text, word)) return changed_by(word);
+        // A bias, a scale that is learned, a cap, a further key, a window, a mix of heads.
+        static constexpr std::array<std::string_view, 18> others{
+            "rel_pos",     "relative_pos", "relative_att",   "rel_bias",   "position_bias",
+            "pos_bias",    "attn_bias",    "attention_bias", "bias_table", "r_w_bias",
+            "temperature", "logit_scale",  "softcap",        "sink",       "sliding_window",
+            "slopes",      "proj_l",       "talking"};
+        if (const std::string found = name_with(text, others); !found.empty())
+            return fmt::format(
+                "'{}' changes the logits, P is not softmax(q k^T / sqrt(d)): save it as "
+                "attentions.L",
+                found);
+        for (const char* alone : {"q.softmax(", "k.softmax(", "softmax(q,", "softmax(k,"})
+            if (text.find(alone) != text.npos)
+                return fmt::format("{} takes a softmax of queries or keys alone", attention.name);
+        const std::vector<std::string> called = called_in(text);
+        if (std::ranges::none_of(called, may_be_softmax))
+            return fmt::format("{} calls no softmax", attention.name);
+        return {};
+    }
+    static std::string changed_by(std::string_view word) {
+        return fmt::format(
+            "'{}' changes them behind their projections: save q and k where they meet", word);
+    }
+    /// A softmax, or a function that attends.
+    static bool may_be_softmax(const std::string& called) {
+        const std::string low = lower(called);
+        return low.find("softmax") != low.npos || low.find("attend") != low.npos ||
+               (sounds_like_attention(called) && low.find("drop") == low.npos);
     }
 
     std::string source_;
     std::vector<PythonClass> classes_;
 };
+
+/// A hook before a module is told of no argument that is given by name: this one takes the place of
+/// `forward`, and sees masks, too.
+constexpr std::string_view queries_of_multihead =
+    R"(def queries_and_keys(m, i):  # of nn.MultiheadAttention, called by position or by name
+    own, forward = vars(m).get("forward"), m.forward
+    def call(*args, **kwargs):
+        given = inspect.signature(forward).bind(*args, **kwargs).arguments
+        mask, hidden, causal = given.get("attn_mask"), given.get("key_padding_mask"), False
+        if hidden is not None:
+            saved["attention_mask"] = (hidden == 0)[..., None, None, :].cpu()
+        if mask is not None:
+            later = torch.ones_like(mask, dtype=torch.bool).triu(1)
+            hides, sees = (mask, ~mask) if mask.dtype == torch.bool else (mask < -1000, mask == 0)
+            causal = bool((hides == later).all() and (sees != later).all())
+        first = saved.setdefault("is_causal", torch.tensor([float(causal)]))
+        if m.bias_k is not None or m.add_zero_attn:
+            print(f"queries.{i}: not saved, as there are keys of no token")
+        elif bool(first) != causal or not (mask is None or causal):  # its P in place of them
+            maps = forward(**{**given, "need_weights": True, "average_attn_weights": False})[1]
+            saved[f"attentions.{i}"] = maps.detach().cpu()
+        else:
+            same = m.in_proj_weight is not None
+            w = m.in_proj_weight.chunk(3) if same else (m.q_proj_weight, m.k_proj_weight)
+            b = (None, None) if m.in_proj_bias is None else m.in_proj_bias.chunk(3)
+            for name, x, w, b in zip(("queries", "keys"), (given["query"], given["key"]), w, b):
+                x = heads(torch.nn.functional.linear(x, w, b), m.num_heads)
+                x = x if m.batch_first or x.dim() == 3 else x.transpose(0, 2)
+                saved[f"{name}.{i}"] = x.detach().cpu().clone()
+        return forward(*args, **kwargs)
+    def remove():
+        del m.forward
+        if own:
+            m.forward = own
+    m.forward = call
+    hooks.append(types.SimpleNamespace(remove=remove))
+)";
 
 /// The lines of the hook.
 class HookWriter {
@@ -426,6 +511,7 @@ class HookWriter {
 
     std::string text() {
         head();
+        if (g_.multihead) line("import inspect, types");
         line("import torch\n");
         if (g_.stages.empty())
             line("blocks = model.{}", g_.layers.empty() ? "layers" : g_.layers);
@@ -451,19 +537,9 @@ class HookWriter {
              g_.tokens_first ? ".transpose(0, 1)" : "");
         if (has_heads()) {
             line("def heads(x, count):");
-            line("    return x.unflatten(-1, (count, -1)).transpose(1, 2)");
+            line("    return x.unflatten(-1, (count, -1)).transpose(-3, -2)");
         }
-        if (g_.multihead) {
-            line("def queries_and_keys(m, args, i):");
-            line(
-                "    q, k, _ = torch.nn.functional.linear(args[0], m.in_proj_weight, "
-                "m.in_proj_bias).chunk(3, -1)");
-            line("    for name, x in ((\"queries\", q), (\"keys\", k)):");
-            line(
-                "        saved[f\"{{name}}.{{i}}\"] = heads(x{}, "
-                "m.num_heads).detach().cpu()",
-                g_.tokens_first ? ".transpose(0, 1)" : "");
-        }
+        if (g_.multihead) out_ += queries_of_multihead;
         if (may_merge()) {
             line("def merged(m, args, out):  # behind layer ran[-1]");
             line("    if ran and not isinstance(m, torch.nn.Identity):");
@@ -566,7 +642,9 @@ class HookWriter {
         if (!has_heads())
             line("#   queries    not saved: {}", g_.without);
         else if (g_.multihead)
-            line("#   queries    and keys are in_proj of nn.MultiheadAttention");
+            line(
+                "#   queries    and keys are in_proj of nn.MultiheadAttention; its maps where a "
+                "mask is not causal");
         else if (!g_.fused.empty())
             line("#   queries    and keys are the first two thirds of {}", g_.fused);
         else
@@ -592,7 +670,7 @@ class HookWriter {
     void attention() {
         if (!has_heads()) return;
         const std::string module = "block." + g_.attention;
-        if (g_.multihead) return hook(module, "pre_", "", "queries_and_keys(m, args, i)");
+        if (g_.multihead) return line("    queries_and_keys({}, i)", module);
         const auto count = [&](const std::string& name) {
             return fmt::format("{}={}.{}", "n", module, name);
         };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numeric>
 #include <set>
 #include <span>
@@ -495,38 +496,52 @@ class Replay {
     } unseen_;  ///< the P with the most tokens that no token attends to
 };
 
-/// The name by which the file says that its attention is causal; empty: it does not.
-std::string says_causal(const Checkpoint& file) {
-    const auto names_it = [](std::string_view name) {
-        return name == "is_causal" || name == "causal";
-    };
+bool names_causality(std::string_view name) { return name == "is_causal" || name == "causal"; }
+
+/// What a file says of its attention, and by which name.
+struct Causality {
+    std::string name;
+    bool causal = false;
+};
+std::vector<Causality> causality_in(const Checkpoint& file) {
+    std::vector<Causality> out;
+    if (const auto* several = dynamic_cast<const TraceBatches*>(&file)) {
+        for (const std::unique_ptr<Checkpoint>& batch : several->batches())
+            std::ranges::move(causality_in(*batch), std::back_inserter(out));
+        return out;
+    }
     for (const std::string& name : file.names()) {
-        if (!names_it(name)) continue;
+        if (!names_causality(name)) continue;
         const RawTensor raw = file.tensor(name);
         if (raw.dtype > DType::f64) continue;
         std::vector<double> values(std::size_t(raw.count()));
         widen<double>(raw, values);
-        if (std::ranges::any_of(values, [](double v) { return v != 0; })) return name;
+        out.push_back({name, std::ranges::any_of(values, [](double v) { return v != 0; })});
     }
     for (const char* name : {"is_causal", "causal"}) {
         const Json& said = file.metadata()[name];
-        if ((said.is_bool() && said.boolean()) || (said.is_number() && said.number() != 0))
-            return name;
+        if (said.is_bool()) out.push_back({name, said.boolean()});
+        if (said.is_number()) out.push_back({name, said.number() != 0});
     }
-    return {};
+    return out;
 }
 
-/// Throws `UsageError` where P is formed without the mask that the file tells of.
+/// Throws `UsageError` where P is formed with another mask than the file tells of.
 void require_causal(const Checkpoint& file, const SavedTrace& trace, const TraceOptions& options) {
     const bool formed = std::ranges::any_of(trace.queries(), [&](const auto& query) {
         return !uses_given(trace, query.first, options);
     });
-    if (options.causal || !formed) return;
-    if (const std::string name = says_causal(file); !name.empty())
-        throw UsageError(fmt::format(
-            "{}: '{}' is true, but P is formed of queries and keys without a mask; pass "
-            "--causal, or leave '{}' out.",
-            file.source(), name, name));
+    if (!formed) return;
+    for (const auto& [name, causal] : causality_in(file))
+        if (causal && !options.causal)
+            throw UsageError(fmt::format(
+                "{}: '{}' is true, but P is formed of queries and keys without a mask; pass "
+                "--causal, or leave '{}' out.",
+                file.source(), name, name));
+        else if (!causal && options.causal)
+            throw UsageError(fmt::format(
+                "{}: '{}' is false, but --causal forms P with a mask; leave one of both out.",
+                file.source(), name));
 }
 
 /// Throws `UsageError` for a mask of tokens where some states have others.
@@ -558,7 +573,7 @@ void describe_fit(std::span<const SavedTrace> batches, const TraceOptions& optio
         apart.size() > 1 ? fmt::format(" (and {} more)", apart.size() - 1) : "";
     const std::string softmax = options.scale ? fmt::format("softmax({:g} q k^T)", *options.scale)
                                               : std::string("softmax(q k^T / sqrt(d))");
-    notes.defaults.push_back(
+    notes.warnings.push_back(
         fmt::format("attentions: P of layer {}{}{} is not {} of the queries and keys beside it, "
                     "up to {:.2g} apart, as by a bias, a mask or another pass; P is taken as "
                     "stored",
@@ -675,7 +690,8 @@ TraceNotes describe_trace(const Checkpoint& file, const TraceOptions& options,
         if (shape.size() == 2 && shape[0] == shape[1])
             notes.defaults.push_back("attention_mask: its axes are samples, tokens");
     }
-    for (const std::string& name : trace.others()) notes.ignored.push_back(name);
+    for (const std::string& name : trace.others())
+        if (!names_causality(name)) notes.ignored.push_back(name);
     bool given = false, formed = false;
     for (const auto& [layer, array] : trace.attentions())
         given = given || uses_given(trace, layer, options);
