@@ -118,6 +118,7 @@ TEST_F(TraceDoubts, NamesThatNobodyCanPlaceAreRefused) {
              {"hidden_states.0.3", "as what generate() returns"},
              {"attentions.1.2", "as what generate() returns"},
              {"hidden_states.x1", "begins as hidden_states.L does"},
+             {"hidden_states.-1", "begins as hidden_states.L does"},
              {"attentions_head3_layer1", "begins as attentions.L does"},
              {"hidden_states.00", "are of the same layer"}}) {
         write({hidden("hidden_states.0", 0), hidden("hidden_states.1", 1), hidden(name, 2)});
@@ -373,6 +374,80 @@ TEST_F(TraceDoubts, AFileThatIsCausalNeedsTheOption) {
                {name, {1}, {1}}});
         EXPECT_EQ(probe().code, 0);
     }
+}
+
+/// Maps as they are stored show what they are, and contradict what is said of them.
+TEST_F(TraceDoubts, MapsThatAreNotCausalAsTheFileSaysAreTold) {
+    std::vector<double> causal;
+    for (Index row = 0; row < heads * tokens; ++row)
+        for (Index j = 0; j < tokens; ++j)
+            causal.push_back(j <= row % tokens ? 1 / double(row % tokens + 1) : 0);
+    for (const bool is : {true, false}) {
+        write({hidden("hidden_states.0", 0),
+               hidden("hidden_states.1", 1),
+               maps("attentions.0", is ? causal : softmax()),
+               {"is_causal", {1}, {1}}});
+        const std::string found = one_line(probe().out);
+        const std::string told =
+            "'is_causal' is true, but trace.npz: array 'attentions.0' has "
+            "entries above its diagonal";
+        EXPECT_EQ(found.find(told) == found.npos, is) << found;
+    }
+}
+
+TEST_F(TraceDoubts, AScaleInTheFileIsThatOfTheLogits) {
+    std::vector<double> x;
+    for (Index i = 0; i < heads * tokens * 4; ++i) x.push_back(std::sin(double(i * i)));
+    const auto with_scale = [&](const std::string& name, double scale) {
+        write({hidden("hidden_states.0", 0),
+               hidden("hidden_states.1", 1),
+               {"queries.0", {heads, tokens, 4}, x},
+               {"keys.0", {heads, tokens, 4}, x},
+               {name, {1}, {scale}}});
+    };
+    for (const char* name : {"scale", "softmax_scale"}) {
+        with_scale(name, 0.5);  // 1/sqrt(4)
+        EXPECT_EQ(probe().code, 0);
+        with_scale(name, 0.25);
+        EXPECT_THAT(refused(), HasSubstr(std::string("'") + name +
+                                         "' is 0.25, but logits of layer "
+                                         "0 are multiplied by 0.5"));
+        EXPECT_EQ(probe({"--scale", "0.25"}).code, 0);
+    }
+}
+
+/// Numbers of tokens say what is padding, as a mask would.
+TEST_F(TraceDoubts, NumbersOfTokensWithoutAMaskAreRefused) {
+    const auto with_number = [&](const std::string& name, double count) {
+        write({hidden("hidden_states.0", 0), hidden("hidden_states.1", 1), {name, {1}, {count}}});
+    };
+    for (const char* name : {"lengths", "seq_len", "input_length"}) {
+        with_number(name, 5);
+        EXPECT_THAT(refused(), HasSubstr("how many of the 8 tokens of a sample are no padding"));
+        with_number(name, 8);
+        EXPECT_EQ(probe().code, 0) << name;
+    }
+    with_number("max_length", 5);
+    EXPECT_EQ(probe().code, 0);
+}
+
+/// What was saved by reference holds the last numbers; ids are no states.
+TEST_F(TraceDoubts, StatesThatAreSomethingElseAreTold) {
+    const auto said = [&](const std::vector<double>& first, const std::vector<double>& second) {
+        write({{"hidden_states.0", {tokens, width}, first},
+               {"hidden_states.1", {tokens, width}, second},
+               {"hidden_states.2", {tokens, width}, second}});
+        return one_line(probe().out);
+    };
+    const char *equal = "has the numbers of the state before it",
+               *ids = "holds whole numbers alone";
+    EXPECT_THAT(said(state(0), state(1)), HasSubstr(std::string("hidden_states.2 ") + equal));
+    EXPECT_THAT(said(state(1), state(1)),
+                HasSubstr(std::string("hidden_states.1 (and 1 more) ") + equal));
+    std::vector<double> whole;
+    for (Index i = 0; i < tokens * width; ++i) whole.push_back(double(i * i % 101));
+    EXPECT_THAT(said(state(0), whole), HasSubstr(std::string("hidden_states.1 ") + ids));
+    EXPECT_THAT(said(state(0), state(1)), Not(HasSubstr(ids)));
 }
 
 TEST_F(TraceDoubts, SquareArraysWithoutNamesAreStatesOrMaps) {

@@ -119,6 +119,15 @@ bool is_other_mask(std::string_view name) {
            small.find("special_tokens") == std::string::npos;
 }
 
+bool names_lengths(std::string_view name) {
+    constexpr std::array words = {"length",    "seq_len",    "seqlen",
+                                  "valid_len", "num_tokens", "n_tokens"};
+    const std::string small = lower(name);
+    return small.find("max") == std::string::npos &&
+           std::ranges::any_of(
+               words, [&](const char* word) { return small.find(word) != std::string::npos; });
+}
+
 std::optional<std::pair<std::string, std::string>> inner_array(std::string_view name) {
     for (std::size_t dot = name.find('.'); dot != std::string_view::npos;
          dot = name.find('.', dot + 1)) {
@@ -137,7 +146,7 @@ bool is_unplaced(const ArrayName& name) {
 
 std::string usual_name(std::string_view name) {
     const ArrayName read = read_array_name(name);
-    if (!is_unplaced(read)) return {};
+    if (!is_unplaced(read) || read.rest.starts_with(".-")) return {};  // counted from the end
     std::string word, digits;
     bool apart = false;  // is the number no part of a word?
     for (std::size_t i = 0; i < read.rest.size(); ++i) {

@@ -178,6 +178,12 @@ bool uses_given(const SavedTrace& trace, Index layer, const TraceOptions& option
     return trace.attentions().contains(layer) && !(forms_other && trace.queries().contains(layer));
 }
 
+/// Of the logits, where queries have so many columns.
+double scale_of(const TraceOptions& options, Index columns) {
+    const bool unscaled = !options.attention.empty() && attention(options.attention).unscaled;
+    return options.scale.value_or(unscaled ? 1 : 1 / std::sqrt(double(columns)));
+}
+
 /// |X|_F^2 of all batches.
 double squares(const Tensor& x) {
     double sum = 0;
@@ -248,6 +254,8 @@ class Replay {
           before_ffn_(steps_before_ffn(batches, settings.masks)) {}
 
     std::string no_attention() const { return doubts_.text(); }
+    /// The first P as stored that has entries above its diagonal; empty: none has.
+    const std::string& sees_later() const { return sees_later_; }
     std::vector<std::string> notes() const {
         std::vector<std::string> out;
         if (rounded_.off > 0)
@@ -409,6 +417,7 @@ class Replay {
                 p, kept_, row_rounding(precision_of(array.raw), p.cols()), array.name);
             if (!kept_.empty()) p = checked(take_rows_and_columns(p, kept_), array);
             const bool causal = lower_triangular(p, options.causal, array.name);
+            if (!causal && p.rows() > 1 && sees_later_.empty()) sees_later_ = array.name;
             return given_attention(std::move(p), causal, sound ? options.attention : "");
         }
         if (!trace().queries().contains(layer)) return nullptr;
@@ -416,9 +425,7 @@ class Replay {
         input.q = rows_of(trace().queries(), layer);
         input.k = rows_of(trace().keys(), layer);
         const std::string& variant = options.attention.empty() ? "softmax" : options.attention;
-        const double usual =
-            tsdiag::attention(variant).unscaled ? 1 : 1 / std::sqrt(double(input.q.cols()));
-        input.scale = options.scale.value_or(usual);
+        input.scale = scale_of(options, input.q.cols());
         input.causal = options.causal;
         input.position.assign(kept_.begin(), kept_.end());
         return tsdiag::attention(variant).make(std::move(input));
@@ -486,6 +493,7 @@ class Replay {
     Index sample_ = 0;  ///< of the batch
     std::vector<Index> kept_;
     Doubts doubts_;
+    std::string sees_later_;
     struct {
         double off = 0, allowed = 0;
         std::string format = {};
@@ -542,6 +550,30 @@ void require_causal(const Checkpoint& file, const SavedTrace& trace, const Trace
             throw UsageError(fmt::format(
                 "{}: '{}' is false, but --causal forms P with a mask; leave one of both out.",
                 file.source(), name));
+}
+
+/// Throws `UsageError` where logits of P that is formed have another scale than the file tells of.
+void require_scale(const Checkpoint& file, const SavedTrace& trace, const TraceOptions& options) {
+    for (const char* name : {"scale", "scaling", "softmax_scale"}) {
+        const Json& said = file.metadata()[name];
+        std::optional<double> scale =
+            said.is_number() ? std::optional(said.number()) : std::nullopt;
+        const std::vector<std::string> names = file.names();
+        if (std::ranges::find(names, name) != names.end()) {
+            const RawTensor raw = file.tensor(name);
+            if (raw.count() == 1 && raw.dtype <= DType::f64)
+                widen<double>(raw, {&scale.emplace(), 1});
+        }
+        for (const auto& [layer, query] : trace.queries()) {
+            if (!scale || uses_given(trace, layer, options)) continue;
+            const double used = scale_of(options, query.raw.shape.back());
+            if (std::abs(used - *scale) <= 1e-3 * std::abs(used)) continue;
+            throw UsageError(fmt::format(
+                "{}: '{}' is {:.6g}, but logits of layer {} are multiplied by {:.6g}; pass --scale "
+                "X with the right one, and leave '{}' out where it is another.",
+                file.source(), name, *scale, layer, used, name));
+        }
+    }
 }
 
 /// Throws `UsageError` for a mask of tokens where some states have others.
@@ -631,11 +663,19 @@ Replayed replay(const Checkpoint& file, const Backend& backend, Observer& observ
                             "queries and keys.",
                             array.name, variant));
     require_causal(file, trace, settings.trace);
+    require_scale(file, trace, settings.trace);
     require_one_set_of_tokens(trace, settings);
     const Index end = settings.last_layer < 0 ? trace.summary().layers : settings.last_layer + 1;
     Replay run(batches, backend, observer, settings);
     for (Index layer = settings.first_layer; layer < end; ++layer) run.layer(layer);
-    return {run.notes(), run.no_attention()};
+    std::vector<std::string> notes = run.notes();
+    for (const auto& [name, causal] : causality_in(file))
+        if (causal && !run.sees_later().empty())
+            notes.push_back(
+                fmt::format("'{}' is true, but {} has entries above its diagonal; it is "
+                            "taken as stored",
+                            name, run.sees_later()));
+    return {std::move(notes), run.no_attention()};
 }
 
 std::vector<std::vector<bool>> saved_masks(const Checkpoint& file, Index samples) {

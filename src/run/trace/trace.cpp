@@ -151,6 +151,46 @@ void refuse_hiding(const std::string& source, const RawTensor& array) {
                     source));
 }
 
+/// Some rows of the first sample.
+std::vector<double> first_rows(const SavedTrace::Array& array) {
+    constexpr Index most = 32;
+    const RawTensor x = array.sample(0);
+    const RawTensor some = head_of(x, x.shape.size() - 2, std::min(most, Index(x.shape.end()[-2])));
+    std::vector<double> out(std::size_t(some.count()));
+    widen<double>(some, out);
+    return out;
+}
+
+/// Says of states that seem to be something else than they are named: the numbers of the state
+/// before, or whole numbers alone.
+void add_strange_states(const SavedTrace::Layers& states, std::vector<std::string>& to) {
+    constexpr std::size_t fewest = 16;
+    std::vector<double> before;
+    Index equal = -1, count = 0;
+    for (const auto& [layer, array] : states) {
+        std::vector<double> x = first_rows(array);
+        const bool differ = std::ranges::any_of(x, [&](double v) { return v != x.front(); });
+        if (differ && states.contains(layer - 1) && x == before && ++count == 1) equal = layer;
+        before = std::move(x);
+    }
+    const std::string more = count > 1 ? fmt::format(" (and {} more)", count - 1) : "";
+    if (count > 0)
+        to.push_back(
+            fmt::format("hidden_states.{}{} has the numbers of the state before it, as where a "
+                        "tensor that is changed in place was saved without a copy",
+                        equal, more));
+    for (const auto& [layer, array] : states) {
+        const std::vector<double> x = first_rows(array);
+        const bool whole = x.size() >= fewest &&
+                           std::ranges::all_of(x, [](double v) { return v == std::floor(v); });
+        if (!whole || std::ranges::none_of(x, [](double v) { return std::abs(v) > 1; })) continue;
+        to.push_back(fmt::format(
+            "hidden_states.{} holds whole numbers alone, as ids or codes before they are scaled",
+            layer));
+        break;
+    }
+}
+
 }  // namespace
 
 bool has_rows_of_shares(RawTensor array) {
@@ -242,6 +282,7 @@ SavedTrace::SavedTrace(const Checkpoint& file) {
     check_pairs();
     refuse_misplaced();
     refuse_unread_maps(file);
+    refuse_unread_lengths(file);
     measure();
 }
 
@@ -387,6 +428,7 @@ std::vector<std::string> SavedTrace::gaps() const {
             next = layer + 1;
         }
     };
+    add_strange_states(states_, out);
     holes("hidden_states", states_);
     holes("attentions", attentions_);
     holes("queries", queries_);
@@ -591,6 +633,27 @@ void SavedTrace::refuse_unread_maps(const Checkpoint& file) const {
             "{}: array '{}': its rows are nonnegative and sum to 1, as those of maps, but its name "
             "is not read; name it attentions.{}, (heads, tokens, tokens), or leave it out.",
             file.source(), name, layer.empty() ? "L" : layer));
+    }
+}
+
+/// Throws `FormatError` for numbers of tokens, one a sample, without a mask: the rest is padding.
+void SavedTrace::refuse_unread_lengths(const Checkpoint& file) const {
+    if (mask_) return;
+    const auto tokens = double(parts_.begin()->second.tokens);
+    for (const std::string& name : others_) {
+        const RawTensor raw = file.tensor(name);
+        const bool as_many = raw.count() == summary_.samples && raw.shape.size() <= 2;
+        if (!as_many || raw.dtype > DType::f64 || !names_lengths(name)) continue;
+        std::vector<double> values(std::size_t(raw.count()));
+        widen<double>(raw, values);
+        const bool counts = std::ranges::all_of(
+            values, [&](double v) { return v == std::floor(v) && v >= 1 && v <= tokens; });
+        if (!counts || std::ranges::none_of(values, [&](double v) { return v < tokens; })) continue;
+        throw FormatError(fmt::format(
+            "{}: array '{}': may say how many of the {:g} tokens of a sample are no padding; save "
+            "attention_mask, (samples, tokens), with 1 for these and 0 for the others, or leave it "
+            "out.",
+            file.source(), name, tokens));
     }
 }
 

@@ -61,7 +61,7 @@ class SavedTrace {
     const std::vector<std::string>& others() const { return others_; }
     /// What was read in a way that its names do not say.
     const std::vector<std::string>& assumed() const { return assumed_; }
-    /// What the trace seems to lack.
+    /// What the trace seems to lack, and states that seem to be something else.
     std::vector<std::string> gaps() const;
 
   private:
@@ -80,6 +80,7 @@ class SavedTrace {
     void check_pairs() const;
     void refuse_misplaced() const;
     void refuse_unread_maps(const Checkpoint& file) const;
+    void refuse_unread_lengths(const Checkpoint& file) const;
 
     Layers states_, attentions_, queries_, keys_, values_;
     std::map<std::string_view, Layers> stages_, outer_;
