@@ -302,10 +302,34 @@ TEST_F(TrainingLog, TellsWhichNamesItTakesForLimits) {
     EXPECT_EQ(all[0].name, "grad_norm_ema");
     EXPECT_EQ(
         all[0].notes.at(0),
-        "columns that are not read, since their names are those of limits (clip, max_, threshold): "
-        "grad_norm_preclip; --column reads one");
+        "columns that are not read, since their names are those of limits (clip, max_, threshold), "
+        "squares or logarithms: grad_norm_preclip; --column reads one");
     EXPECT_EQ(read(text, {.column = "grad_norm_preclip"})[0].values, (Numbers{5, 6}));
     EXPECT_TRUE(read(text, {.column = "grad_norm_preclip"})[0].notes.empty());
+}
+
+/// Norms that were clipped before they were written, or are of steps that were skipped.
+TEST_F(TrainingLog, TellsOfNumbersThatAreEqual) {
+    const auto notes = [&](const std::function<double(int)>& norm) {
+        std::string text = "step,grad_norm\n", out;
+        for (int t = 0; t < 60; ++t) text += fmt::format("{},{}\n", t, norm(t));
+        for (const std::string& note : read(text)[0].notes) out += note + "\n";
+        return out;
+    };
+    const auto free = [](int t) { return 1 + std::sin(t * t) / 2; };
+    EXPECT_EQ(notes(free), "");
+    EXPECT_EQ(
+        notes([&](int t) { return std::min(1.0, free(t)); }),
+        fmt::format("{} of 60 numbers are the largest, 1, as of norms that were written after "
+                    "they were clipped\n",
+                    [&] {
+                        int clipped = 0;
+                        for (int t = 0; t < 60; ++t) clipped += free(t) >= 1;
+                        return clipped;
+                    }()));
+    EXPECT_EQ(notes([&](int t) { return t % 4 == 0 ? 0 : free(t); }),
+              "15 of 60 numbers are 0, as of steps that were skipped\n");
+    EXPECT_EQ(notes([](int t) { return t % 3; }), "");  // of a few values
 }
 
 TEST_F(TrainingLog, TellsGaps) {
@@ -560,7 +584,8 @@ TEST(NamesGradientNorm, KnowsTheNamesInUse) {
     for (const char* name : {"grad_norm", "train/grad_norm", "gradient_norm", "grad-norm", "gnorm",
                              "train_gnorm", "gradients/global_norm", "Grad Norm"})
         EXPECT_TRUE(names_gradient_norm(name)) << name;
-    for (const char* name : {"loss", "max_grad_norm", "grad_norm_clip", "layer_norm", "grad_rsd"})
+    for (const char* name : {"loss", "max_grad_norm", "grad_norm_clip", "layer_norm", "grad_rsd",
+                             "grad_norm_squared", "log_grad_norm"})
         EXPECT_FALSE(names_gradient_norm(name)) << name;
 }
 

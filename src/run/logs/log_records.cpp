@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "tsdiag/error.hpp"
 
@@ -40,12 +41,38 @@ bool is_like_gradient_norm(std::string_view word) {
     return (has("grad") && has("norm")) || has("gnorm");
 }
 
+/// Says of numbers what a share of them that are equal may mean: steps without a gradient, norms
+/// that were written after they were clipped.
+void add_equal_numbers(const std::vector<double>& values, std::vector<std::string>& to) {
+    constexpr std::size_t fewest = 10, least_zeros = 2;
+    if (values.size() < fewest) return;
+    const double most = *std::ranges::max_element(values);
+    const auto zeros = std::size_t(std::ranges::count(values, 0.0)),
+               largest = std::size_t(std::ranges::count(values, most));
+    std::set<double> others(values.begin(), values.end());
+    others.erase(0), others.erase(most);
+    // Numbers that are rounded to a few are equal by that alone.
+    if (2 * others.size() < values.size() - zeros - largest || others.empty()) return;
+    if (zeros >= least_zeros)
+        to.push_back(fmt::format("{} of {} numbers are 0, as of steps that were skipped", zeros,
+                                 values.size()));
+    if (10 * largest >= values.size() && largest > 2)
+        to.push_back(
+            fmt::format("{} of {} numbers are the largest, {:.4g}, as of norms that were written "
+                        "after they were clipped",
+                        largest, values.size(), most));
+}
+
 }  // namespace
 
 bool names_gradient_norm(std::string_view name) {
     const std::string word = lower(name);
     const auto has = [&](std::string_view part) { return word.find(part) != std::string::npos; };
-    if (has("max_") || has("clip") || has("threshold") || is_bound_of_bucket(name)) return false;
+    for (const char* limit : {"max_", "clip", "threshold"})
+        if (has(limit)) return false;
+    for (const char* other : {"squared", "log_grad", "log10_grad"})
+        if (has(other)) return false;
+    if (is_bound_of_bucket(name)) return false;
     return is_like_gradient_norm(word);
 }
 
@@ -187,6 +214,7 @@ LoggedSeries LogRecords::finished(const Gathered& one, const SettledSeries& sett
     if (left_out > 0)
         out.notes.push_back(fmt::format("{} number{} not finite and skipped", left_out,
                                         left_out == 1 ? " is" : "s are"));
+    add_equal_numbers(out.values, out.notes);
     const Index distance = usual_distance(out.steps);
     Index gaps = 0, first = -1, longest = 0;
     for (std::size_t i = 1; i < out.steps.size(); ++i) {
@@ -228,7 +256,8 @@ std::string LogRecords::left_out() const {
     const std::size_t more = names.size() > 8 ? names.size() - 8 : 0;
     names.resize(names.size() - more);
     return fmt::format(
-        "columns that are not read, since their names are those of limits (clip, max_, threshold): "
+        "columns that are not read, since their names are those of limits (clip, max_, threshold), "
+        "squares or logarithms: "
         "{}{}; --column reads one",
         fmt::join(names, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
 }

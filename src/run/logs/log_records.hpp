@@ -61,7 +61,8 @@ class LogRecords {
     LoggedSeries finished(const Gathered& one, const SettledSeries& settled) const;
     [[noreturn]] void complain(const std::string& name, const LoggedNumber& number) const;
     [[noreturn]] void fail_empty() const;
-    /// The names like gradient norms that are those of limits, in words: they may be of numbers.
+    /// The names like gradient norms that are those of limits, squares or logarithms, in words:
+    /// they may be of numbers.
     std::string left_out() const;
     Gathered& at(std::string_view name);
 
