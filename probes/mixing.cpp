@@ -292,8 +292,9 @@ class Mixing final : public Probe {
         if (products && whole_on_device(e)) ask_products_on_device(e, sums_);
         const StateMoments& x = input_moments(e);
         const std::vector<MeanRow> mean = mean_rows(e, sums_);
-        const Rounding errors(e.input.type(), settings_.state_rounding);
-        emit_omegas(e, mean, x, errors, out);
+        const Rounding errors(e.input.type(), settings_.state_rounding),
+            of_p(e.input.type(), settings_.map_rounding);  // relative to |P| |Pi2 X|
+        emit_omegas(e, mean, x, out);
         emit_each(out, settings_, e.layer, "mu1", e.op.heads(), [&](std::size_t k) {
             return errors.hides(x.mean_part, x.squared)
                        ? errors.undefined()
@@ -302,10 +303,11 @@ class Mixing final : public Probe {
         if (!products) return;
         const std::vector<Wide> centred = centred_products(e, sums_);
         emit_each(out, settings_, e.layer, "mu2", e.op.heads(), [&](std::size_t k) {
-            // P X has the errors of P, too, relative to |P| |Pi2 X|.
-            const bool hidden = errors.hides(x.centred, x.squared) ||
-                                errors.hides(centred[k], squares_.of(k) * x.centred);
-            return hidden ? errors.undefined() : root_ratio(centred[k], x.centred, "Pi2 X = 0");
+            const Wide whole = squares_.of(k) * x.centred;
+            if (errors.hides(x.centred, x.squared) || errors.hides(centred[k], whole))
+                return errors.undefined();
+            return of_p.hides(centred[k], whole) ? of_p.undefined()
+                                                 : root_ratio(centred[k], x.centred, "Pi2 X = 0");
         });
         if (!e.residual.defined())
             return emit_undefined(out, settings_, e.layer, e.op.heads(), {"est_mu"}, no_residual);
@@ -319,13 +321,18 @@ class Mixing final : public Probe {
 
   private:
     void emit_omegas(const Attention& e, const std::vector<MeanRow>& mean, const StateMoments& x,
-                     const Rounding& errors, Sink& out) const {
+                     Sink& out) const {
         if (!settings_.wants("omega")) return;
+        const Rounding errors(e.input.type(), settings_.state_rounding),
+            of_p(e.input.type(), settings_.map_rounding);
         std::vector<Value> values = omegas(mean, x, sums_);
-        for (std::size_t k = 0; k < values.size(); ++k)
-            if (values[k].value &&
-                (errors.hides(x.mean_part, x.squared) || errors.hides(mean[k].across, x.squared)))
+        for (std::size_t k = 0; k < values.size(); ++k) {
+            if (!values[k].value) continue;
+            if (errors.hides(x.mean_part, x.squared) || errors.hides(mean[k].across, x.squared))
                 values[k] = errors.undefined();
+            else if (of_p.hides(mean[k].across, x.centred))
+                values[k] = of_p.undefined();
+        }
         emit_heads(out, settings_, e.layer, "omega", values);
     }
 

@@ -113,6 +113,22 @@ TEST(Mixing, SaysWhyItIsUndefined) {
     EXPECT_EQ(reason(none, head(0), "est_mu"), "Pi1 R = 0");
 }
 
+/// P of half precision, beside states of float64: what is left of it may be its rounding.
+TEST(Mixing, IsNotKnownBelowTheRoundingOfP) {
+    Matrix p = random_attention(6, 3);
+    for (double& v : p.a) v = 1.0 / 6 + 1e-4 * (v - 1.0 / 6);
+    const Layer layer = layer_of({p}, gaussian(6, 3, 5, 1));
+    const Table finer = measure("mixing", layer);
+    ProbeSettings half;
+    half.map_rounding = 0x1p-11;
+    const Table coarser = measure("mixing", layer, half);
+    for (const char* metric : {"omega", "mu2"}) {
+        EXPECT_GT(value(finer, head(0), metric), 0) << metric;
+        EXPECT_EQ(reason(coarser, head(0), metric), "below the rounding of 11 bits") << metric;
+    }
+    EXPECT_CLOSE(value(coarser, head(0), "mu1"), value(finer, head(0), "mu1"), exactly);
+}
+
 /// [TSE] (11) and statements 3.5: |1 - omega| <= mu1 <= 1 + omega.
 TEST(Mixing, OmegaBoundsWhatHappensToTheMean) {
     for (std::uint64_t seed = 0; seed < 20; ++seed) {
