@@ -168,6 +168,8 @@ def check_traces(tsdiag, torch):
         stock = torch.nn.TransformerEncoder(layer, 3, enable_nested_tensor=False)
         result = check_trace(tsdiag, torch, stock, inputs, "self_attn", ["--placement", placement])
         assert any(row["metric"] == "entropy" for row in result._all()["metrics"])
+    later = torch.ones(10, 10).bool().triu(1)
+    assert "--causal" in tsdiag.Trace(stock)(inputs, mask=later).probe(no_report=True, out="causal").run["command"]
     nano = made_of(NANO, "nano")
     result = check_trace(tsdiag, torch, nano, inputs, "Guessed from nano.py", ["--causal"])
     assert any(row["metric"] == "entropy" for row in result._all()["metrics"])

@@ -313,7 +313,8 @@ TEST_F(TrainingLog, TellsOfNumbersThatAreEqual) {
     const auto notes = [&](const std::function<double(int)>& norm) {
         std::string text = "step,grad_norm\n", out;
         for (int t = 0; t < 60; ++t) text += fmt::format("{},{}\n", t, norm(t));
-        for (const std::string& note : read(text)[0].notes) out += note + "\n";
+        const std::vector<LoggedSeries> all = read(text);
+        for (const std::string& note : all.at(0).notes) out += note + "\n";
         return out;
     };
     const auto free = [](int t) { return 1 + std::sin(t * t) / 2; };

@@ -497,7 +497,7 @@ constexpr std::string_view queries_of_multihead =
                 saved[f"{name}.{i}"] = x.detach().cpu().clone()
         return forward(*args, **kwargs)
     def remove():
-        del m.forward
+        vars(m).pop("forward", None)
         if own:
             m.forward = own
     m.forward = call
