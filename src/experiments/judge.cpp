@@ -48,6 +48,12 @@ bool is_judged(const Comparison& c) { return c.measured && (c.expected || in_wor
 double freedom_of(const Comparison& c) { return c.freedom > 0 ? c.freedom : double(c.count - 1); }
 bool one_sided(const Comparison& c) { return c.kind == Kind::at_most || c.kind == Kind::at_least; }
 
+/// How far a number is off on the side that speaks against the claim.
+double against(const Comparison& c, const Distance& d) {
+    if (!one_sided(c)) return std::abs(d.beyond);
+    return c.kind == Kind::at_most ? d.beyond : -d.beyond;
+}
+
 /// The number of standard errors at which one of `family` comparisons is significant whatever the
 /// others are, with `freedom` degrees of freedom: the power of these trials.
 double needed(const Comparison& c, std::size_t family, double freedom) {
@@ -80,12 +86,9 @@ double probability_of(const Comparison& c, const Distance& d) {
     if (c.kind == Kind::comparable)
         return *c.error > 0 ? probability_of_margin(c, d)
                             : std::min(1.0, tests(c, d.beyond == 0) * probability_of_signs(c));
-    const double against = !one_sided(c)             ? std::abs(d.beyond)
-                           : c.kind == Kind::at_most ? d.beyond
-                                                     : -d.beyond;
-    if (d.exact) return against > 0 ? 0 : 1;
+    if (d.exact) return against(c, d) > 0 ? 0 : 1;
     const double sides = one_sided(c) ? 1 : 2 * (c.kind == Kind::order ? tests(c, d.off > 0) : 1);
-    return std::min(1.0, sides * student_tail(against / *c.error, freedom_of(c)));
+    return std::min(1.0, sides * student_tail(against(c, d) / *c.error, freedom_of(c)));
 }
 
 /// "2.1 standard errors above"; "1.3 % above" where there is no standard error.
@@ -110,8 +113,7 @@ struct Judgement {
 
 /// Where the test is not significant.
 Judgement upheld(const Comparison& c, const Distance& d) {
-    const bool within = c.kind == Kind::at_most ? d.beyond <= 0 : d.beyond >= 0;
-    if (in_words(c) || (one_sided(c) && !within)) return {};
+    if (in_words(c) || (one_sided(c) && against(c, d) > 0)) return {};
     if (one_sided(c)) return {Outcome::consistent, within_bound};
     return {Outcome::consistent,
             d.beyond == 0 && c.resolution > 0 ? agrees : "no significant difference"};
@@ -220,7 +222,7 @@ void judge_family(std::span<Comparison* const> family) {
 void judge_alone(Comparison& c) {
     const Distance d = distance_of(c);
     const bool apart =
-        c.kind == Kind::order ? d.off != 0 : c.kind == Kind::comparable || d.beyond != 0;
+        c.kind == Kind::order ? d.off != 0 : c.kind == Kind::comparable || against(c, d) > 0;
     say(c, d, apart ? decided(c, d) : upheld(c, d), "");
 }
 

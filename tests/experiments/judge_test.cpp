@@ -54,6 +54,13 @@ TEST(Judge, TestsABoundOnItsOwnSide) {
     EXPECT_THAT(judged(0.51, 0.5, 0.01, Kind::at_most), StartsWith("not decided"));
     EXPECT_EQ(judged(0.8, 0.5, 0.01, Kind::at_least), "well above 0.5");
     EXPECT_THAT(judged(0.2, 0.5, 0.01, Kind::at_least), StartsWith("below the bound"));
+    const auto counted = [](double measured, Kind kind) {
+        return judged(counted_up(compare("x", "e", 100, {.value = measured, .count = 1}, kind)));
+    };
+    EXPECT_EQ(counted(150, Kind::at_least), "above 100");
+    EXPECT_EQ(counted(50, Kind::at_most), "below 100");
+    EXPECT_EQ(counted(50, Kind::at_least), "below the bound (50 % below)");
+    EXPECT_EQ(counted(200, Kind::at_most), "above the bound (50 % above)");
 }
 
 TEST(Judge, FindsNoDifferenceBelowTheResolution) {
