@@ -83,8 +83,8 @@ TEST(PublishedSets, TasksOfTheArenaAreFoundByTheirFolders) {
     EXPECT_THAT(error_of("devil.table6", tiny(root.string(), {})), HasSubstr("listops-1000"));
     EXPECT_THAT(error_of("devil.table6", tiny("", {{"batch", "2,2"}})),
                 HasSubstr("batch has 2 values, expected 5"));
-    EXPECT_THAT(error_of("devil.fig1", tiny("", {{"length", "18"}})),
-                HasSubstr("not a multiple of features=4"));
+    EXPECT_THAT(error_of("devil.fig1", tiny("", {{"length", "200"}})),
+                HasSubstr("length=200 is not a multiple of 128"));
     for (const char* part : {"train/pos/1_9", "train/neg/1_1", "test/pos/1_9", "test/neg/1_1"})
         write(root / "aclImdb" / (std::string(part) + ".txt"), "some text");
     for (const char* part : {"train", "test"})

@@ -251,16 +251,37 @@ TEST(DevilTable7, HasTheConfigurationThatThePaperNames) {
     const ExperimentOptions options = with({}, ExperimentScale::paper);
     const ExperimentSetting setting(experiment("devil.table7"), options);
     const auto of = [&](const char* label) {
-        return experiment_list::arena_model_text(setting, experiment_list::arena_model(label), 5120,
-                                                 setting.count("features"), 64);
+        return experiment_list::arena_model_text(experiment_list::arena_sizes(setting, 64),
+                                                 experiment_list::arena_model(label), 5120);
     };
     using testing::HasSubstr;
-    EXPECT_THAT(of("Linformer"), HasSubstr("attention=linformer,length=128"));
+    EXPECT_THAT(of("Linformer"), HasSubstr("attention=linformer,length=128,shared=1,per_head=1"));
     EXPECT_THAT(of("Nystromformer"), HasSubstr("attention=nystrom,landmarks=128"));
     EXPECT_THAT(of("Performer"), HasSubstr("attention=performer,features=128"));
     EXPECT_THAT(of("FLASH"), HasSubstr("group=64"));
     EXPECT_THAT(of("Reformer"), HasSubstr("reformer,rounds=2,chunk=64,keys=rms,across=1,wrap=1,"
                                           "duplicates=1,buckets=power"));
+}
+
+/// At a scale where Table 7 and the trainings have smaller ones.
+TEST(DevilFig1, TimesStepsOfThePapersSizes) {
+    const RunResult figure =
+        perform(experiment("devil.fig1"), with({{"steps", "10"}, {"trials", "1"}}));
+    const RunResult table = perform(
+        experiment("devil.table7"),
+        with(
+            {{"tokens", "128"}, {"features", "128"}, {"d", "64"}, {"glu", "85"}, {"trials", "1"}}));
+    std::map<std::string, double> bytes;
+    for (const CurveRow& row : table.table.curves())
+        if (row.curve == "step_bytes") bytes[row.model] = row.y.value_or(0);
+    std::size_t compared = 0;
+    for (const CurveRow& row : figure.table.curves()) {
+        if (row.curve != "step_bytes") continue;
+        ++compared;
+        EXPECT_EQ(row.x, 128);
+        EXPECT_EQ(row.y.value_or(-1), bytes[row.model]) << row.model;
+    }
+    EXPECT_EQ(compared, 11U);
 }
 
 /// Of twice the tokens a step takes twice the bytes, but for the transformer and FLASH-quad.

@@ -18,14 +18,17 @@
 namespace tsdiag::experiment_list {
 namespace {
 
-// LS: segments of 8 and rank 32, as in its own code for these tasks; Reformer as Skyformer's code
-// calls Hugging Face's.
+// LS: segments of 8 and rank 32, as in its own code for these tasks; Linformer and Reformer as in
+// Skyformer's code, the latter Hugging Face's.
 constexpr std::array all_models = {
     ArenaModel{"Transformer", "softmax", false, {61.95, 38.37, 80.69, 65.26, 40.57}},
     ArenaModel{"Kernelized Attention", "kernelized", false, {60.22, 38.78, 81.77, 70.73, 41.29}},
     ArenaModel{
         "Nystromformer", "nystrom,landmarks={f}", false, {64.83, 38.51, 80.52, 69.48, 41.30}},
-    ArenaModel{"Linformer", "linformer,length={f}", false, {58.93, 37.45, 78.19, 60.93, 37.96}},
+    ArenaModel{"Linformer",
+               "linformer,length={f},shared=1,per_head=1",
+               false,
+               {58.93, 37.45, 78.19, 60.93, 37.96}},
     ArenaModel{"Informer", "informer,factor={u}", false, {62.64, 32.53, 77.57, 57.83, 38.10}},
     ArenaModel{"Performer", "performer,features={f}", false, {64.19, 38.02, 80.04, 66.30, 41.43}},
     ArenaModel{"Reformer",
@@ -108,20 +111,27 @@ std::string arena_data(const ExperimentSetting& setting, const ArenaTask& task) 
     return fmt::format("{}:{}", task.data, folder.string());
 }
 
-std::string arena_model_text(const ExperimentSetting& setting, const ArenaModel& model,
-                             Index tokens, Index features, Index block) {
-    const double queries = double(features) / std::ceil(std::log(double(tokens)));
-    const std::string keys =
-        fmt::format(fmt::runtime(model.keys), fmt::arg("f", features), fmt::arg("b", block),
-                    fmt::arg("u", std::max<Index>(1, std::llround(queries))));
+ArenaSizes arena_sizes(const ExperimentSetting& setting, Index block) {
+    return {.layers = setting.count("layers"),
+            .d = setting.count("d"),
+            .heads = setting.count("heads"),
+            .glu = setting.count("glu"),
+            .features = setting.count("features"),
+            .block = block};
+}
+
+std::string arena_model_text(const ArenaSizes& sizes, const ArenaModel& model, Index tokens) {
+    const double queries = double(sizes.features) / std::ceil(std::log(double(tokens)));
+    const std::string keys = fmt::format(fmt::runtime(model.keys), fmt::arg("f", sizes.features),
+                                         fmt::arg("b", sizes.block),
+                                         fmt::arg("u", std::max<Index>(1, std::llround(queries))));
     if (is_gated_unit(keys))
-        return fmt::format("{},layers={},d={},tokens={}", keys,
-                           units_of_encoder(setting.count("layers")), setting.text("d"), tokens);
-    const Index glu = setting.count("glu");
+        return fmt::format("{},layers={},d={},tokens={}", keys, units_of_encoder(sizes.layers),
+                           sizes.d, tokens);
     // a width with two matrices that has as many weights as with three
     return fmt::format("{},layers={},d={},heads={},ffn={}{},tokens={}",
-                       model.own ? keys : "bert-base", setting.text("layers"), setting.text("d"),
-                       setting.text("heads"), model.own ? glu : (3 * glu + 1) / 2,
+                       model.own ? keys : "bert-base", sizes.layers, sizes.d, sizes.heads,
+                       model.own ? sizes.glu : (3 * sizes.glu + 1) / 2,
                        model.own ? "" : fmt::format(",attention={}", keys), tokens);
 }
 
@@ -130,8 +140,7 @@ TrainOptions arena_options(const ExperimentSetting& setting, const ArenaModel& m
     TrainOptions options;
     const Index tokens = count_of(setting, "tokens", task);
     options.subject.model =
-        "random:" +
-        arena_model_text(setting, model, tokens, setting.count("features"), setting.count("block"));
+        "random:" + arena_model_text(arena_sizes(setting, setting.count("block")), model, tokens);
     options.device = setting.device();
     options.data = arena_data(setting, task);
     options.tokens = tokens;
@@ -270,12 +279,9 @@ StepCosts step_costs(const ExperimentSetting& setting, const std::string& text, 
     StepCosts out;
     for (Index trial = 0; trial < setting.count("trials"); ++trial) {
         out.forward.push_back(seconds_of(forward));
-        out.training.push_back(seconds_of(step));
+        out.bytes = bytes_of_tensors([&] { out.training.push_back(seconds_of(step)); });
     }
-    if (backend.host_memory()) {
-        out.bytes = bytes_of_tensors(step);
-        return out;
-    }
+    if (backend.host_memory()) return out;
     const Model on_host = model_on(cpu());
     const auto host_step = [&] { on_host.step(input, loss); };
     host_step();

@@ -38,11 +38,16 @@ const ArenaModel& arena_model(std::string_view label);
 /// DIR, or its folder is not there.
 std::string arena_data(const ExperimentSetting& setting, const ArenaTask& task);
 
-/// The model for n tokens, without "random:", with the setting's layers, d, heads and glu.  A model
-/// without a gate has a feed-forward step of as many weights, half as wide again; one of gated
-/// attention units has twice the layers and no feed-forward step.
-std::string arena_model_text(const ExperimentSetting& setting, const ArenaModel& model,
-                             Index tokens, Index features, Index block);
+/// Those of appendix E and of the configuration that it names; blocks are not stated.
+struct ArenaSizes {
+    Index layers = 2, d = 64, heads = 2, glu = 85, features = 128, block = 64;
+};
+/// The setting's layers, d, heads, glu and features.
+ArenaSizes arena_sizes(const ExperimentSetting& setting, Index block);
+/// The model for n tokens, without "random:".  A model without a gate has a feed-forward step of as
+/// many weights, half as wide again; one of gated attention units has twice the layers and no
+/// feed-forward step.
+std::string arena_model_text(const ArenaSizes& sizes, const ArenaModel& model, Index tokens);
 
 /// Training of the model on a task with the setting's steps, dropout, features and block, and the
 /// task's of its lists tokens, batch, rate and warmup.  Throws `UsageError` where the task needs

@@ -33,7 +33,7 @@ constexpr std::array rows = {Row{"Transformer", 2, {39.06, 10.05}, {15.34, 3.05}
                              Row{"Nystromformer", 5, {58.14, 20.33}, {14.12, 5.26}},
                              Row{"TransNormer T1", 5, {113.64, 35.71}, {28.41, 10.12}},
                              Row{"TransNormer T2", 5, {119.05, 36.23}, {29.41, 10.16}}};
-constexpr Index block = 64;  ///< tokens of a block, a group or a chunk
+constexpr Index block = ArenaSizes{}.block;
 
 constexpr std::array keys{
     listed(whole_key("tokens", "64,128", "512,1024,2048", "1024,2048,3072,4096,5120",
@@ -49,8 +49,7 @@ constexpr std::array keys{
 
 void time_row(const ExperimentSetting& setting, const Row& row, Index n, Table& table) {
     const StepCosts costs = step_costs(
-        setting,
-        arena_model_text(setting, arena_model(row.label), n, setting.count("features"), block), n);
+        setting, arena_model_text(arena_sizes(setting, block), arena_model(row.label), n), n);
     for (const double seconds : costs.forward)
         table.point({}, "inference_speed", double(n), 1 / seconds);
     for (const double seconds : costs.training)
