@@ -394,6 +394,21 @@ TEST(DevilGlu, WidthsAreThoseThatThePapersCountsDecideFor) {
     EXPECT_THAT(experiment_list::note_on_glu(false), HasSubstr("with 1365 and 124.03 with 2048"));
 }
 
+TEST(DevilGlu, PagesWithATransNormerSayIt) {
+    Table own("transnormer2, trained");
+    own.scalar({.layer = 1, .stage = "attn"}, "local_auc", 1);
+    const RunResult result{own, {}};
+    for (const char* name : {"devil.fig2a", "devil.fig2b"})
+        for (const char* trained : {"softmax,linear,transnormer2", "softmax,linear"}) {
+            const auto says = testing::Contains(testing::HasSubstr("Table 13 gives GLUs"));
+            const Study page = study(experiment(name), result, with({{"trained", trained}}));
+            if (std::string_view(trained).ends_with("2"))
+                EXPECT_THAT(page.notes, says) << name;
+            else
+                EXPECT_THAT(page.notes, testing::Not(says)) << name;
+        }
+}
+
 TEST(PolyTable4, ScalesBeginAtTheNThatThePaperStates) {
     const ExperimentEntry& entry = experiment("poly.table4");
     const ExperimentOptions paper = with({}, ExperimentScale::paper);

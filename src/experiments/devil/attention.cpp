@@ -271,6 +271,7 @@ Findings find_curves(const Table& table, const ExperimentSetting& setting) {
         "The paper compares trained models, and so does the claim: models with random weights "
         "neither confirm nor refute it. Those trained at quick scale are small, and have seen a "
         "chain of letters unless --data names a text.");
+    if (trains(setting, {transnormer})) found.notes.push_back(note_on_glu(false));
     return found;
 }
 
@@ -388,6 +389,7 @@ Findings find_maps(const Table& table, const ExperimentSetting& setting) {
             "vanilla transformer\", read as attention that is as local"));
     }
     add_diverged(found, numbers, setting);
+    if (trains(setting, {transnormer})) found.notes.push_back(note_on_glu(false));
     return found;
 }
 
