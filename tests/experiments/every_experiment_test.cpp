@@ -126,6 +126,10 @@ TEST_P(EveryExperiment, RunsAndItsPageHasWhatItsTableTells) {
         expect_valid(f);
     }
     expect_comparisons(found.comparisons);
+    std::vector<std::string> texts = found.notes;
+    for (const std::string_view text : {entry().claim, entry().method, entry().table})
+        texts.emplace_back(text);
+    EXPECT_THAT(texts, testing::Each(Not(HasSubstr("  ")))) << "two spaces";
 
     const Study page = study(entry(), result, options);
     expect_page(page, result);

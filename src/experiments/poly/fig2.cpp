@@ -216,7 +216,8 @@ extern const ExperimentEntry poly_fig2 = {
         "patches, 200 epochs of 100000 images, 200 classes, layers counted from 0; batch, rate, "
         "schedule and the number of runs are not stated. Tiny-ImageNet itself: --data images:DIR. "
         "Quick scale has a smaller model and images and fewer steps; its few runs have little "
-        "statistical power. The scale is 1/sqrt(N) with N patches, 1/16 at paper scale. Norms are "
+        "statistical power. The scale is 1/sqrt(N) with N patches, 1/16 at paper scale, as in "
+        "section 5 and in the captions of Figures 6 and 7; the text of A.2.3 has 1/14. Norms are "
         "measured on held-out images at twenty steps.",
     .table =
         "curves attn_fro and jac_fro by layer over steps (means over heads); level_attn_fro, "

@@ -248,9 +248,9 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
     Findings found{.figures = {figure_of(table, tasks)}};
     for (const Task& task : tasks) compare_on(numbers, task, found);
     found.notes.push_back(
-        "Random guessing is right for 10 % of ListOps, for 50 % of "
-        " Pathfinder, Text and Retrieval, and for one in as many images as there are "
-        "classes: accuracies near these say nothing about a model.");
+        "Random guessing is right for 10 % of ListOps, for 50 % of Pathfinder, Text and Retrieval, "
+        "and for one in as many images as there are classes: accuracies near these say nothing "
+        "about a model.");
     return found;
 }
 
