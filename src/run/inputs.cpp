@@ -122,6 +122,14 @@ Index InputSource::longest() const {
     return enters_late ? 0 : spec_.embedding.hard_limit();
 }
 
+/// Those of a training may differ in length, and are made for this: where an attention may remark.
+Index InputSource::fewest_tokens() const {
+    Index least = tokens_;
+    if (own() && !remarks_on_attention(spec_, 1).empty())
+        for (const Input& sample : samples(0)) least = std::min(least, tokens_of(spec_, sample));
+    return least;
+}
+
 RunRecord::Input InputSource::described() const {
     return {.kind = kind_,
             .tokens = tokens_,
@@ -136,7 +144,8 @@ std::vector<std::string> InputSource::warnings() const {
     std::vector<std::string> out;
     if (!assumption_.empty()) out.push_back(assumption_);
     if (!unprocessed_.empty()) out.push_back(unprocessed_);
-    for (std::string& line : remarks_on_attention(spec_, tokens_)) out.push_back(std::move(line));
+    for (std::string& line : remarks_on_attention(spec_, fewest_tokens()))
+        out.push_back(std::move(line));
     const bool within = tokens_ <= spec_.embedding.max_tokens || spec_.embedding.max_tokens == 0;
     if (within || spec_.embedding.hard_limit() > 0 ||
         spec_.blocks.front().attention.rotary.columns == 0)

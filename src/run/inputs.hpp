@@ -55,6 +55,7 @@ class InputSource {
     void settle_own();
     bool own() const { return !options_.has_input() && options_.own_input; }
     Index longest() const;
+    Index fewest_tokens() const;  ///< of a sample
     Input drawn(Index trial, Index sample) const;
     Input read(Index sample) const;
     Tensor image_of(const Picture& picture) const;

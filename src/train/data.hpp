@@ -40,6 +40,8 @@ class Data {
     virtual bool pairs() const { return false; }    ///< a sample is two inputs with one label
     virtual Index size() const { return 0; }        ///< samples of an epoch; 0: without end
     virtual Index held_out() const = 0;             ///< samples not used for training
+    /// Of a sample, for a model that takes the data.
+    virtual Index fewest_tokens(const Fit& fit) const { return fit.tokens; }
     /// The meaning of the model's ids, for a file beside it; null where they are bytes or nothing.
     virtual Json words(const ModelSpec&) const { return {}; }
     /// Throws `UsageError` where the model cannot take the data.

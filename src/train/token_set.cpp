@@ -36,6 +36,11 @@ class TokenData final : public Data {
                 "--tokens {}: each image of {} has {} pixels, one token per pixel; expected {}.",
                 fit.tokens, set_.name, set_.length, set_.length));
     }
+    Index fewest_tokens(const Fit& fit) const override {
+        if (set_.filled) return fit.tokens;
+        const auto text = std::ranges::min_element(set_.texts, {}, &std::string::size);
+        return std::ssize(cropped(fit, *text, false).ids);
+    }
 
   private:
     Example training_sample(const Fit& fit, const Rng& seed, Index i) const override {

@@ -435,7 +435,8 @@ class Training {
         record_.train = identity();
         record_.guess = guess();
         for (const std::string& line : spec_.provenance.warnings) warn(line);
-        for (const std::string& line : remarks_on_attention(spec_, fit_.tokens)) warn(line);
+        for (const std::string& line : remarks_on_attention(spec_, data_->fewest_tokens(fit_)))
+            warn(line);
     }
 
     /// The loss of a guess that knows how often each target occurs: the entropy of the targets of

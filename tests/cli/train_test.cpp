@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -276,6 +277,28 @@ TEST(TrainCommand, LearnsFromAPublishedFolderOrWritesNothing) {
     const Finished none = with("listops:", "none");
     EXPECT_EQ(none.code, 2) << none.err;
     EXPECT_FALSE(std::filesystem::exists(folder / "none"));
+}
+
+/// The texts of GLUE have the lengths that they have: the shortest one says what a group is to it.
+TEST(TrainCommand, WarnsOfGroupsThatAreLongerThanTheShortestSample) {
+    TemporaryDirectory folder;
+    std::filesystem::create_directories(folder / "SST");
+    const std::string header = "sentence\tlabel\n";
+    write_file(folder / "SST/train.tsv", header + "a film of twenty-four bytes\t1\nlong\t0\n");
+    write_file(folder / "SST/dev.tsv", header + "another one of many bytes\t1\nso\t0\n");
+    for (const auto& [group, warned] : {std::pair{"16", true}, std::pair{"2", false}})
+        for (const std::vector<std::string>& line :
+             {std::vector<std::string>{
+                  "train", fmt::format("random:flash,layers=1,d=8,group={}", group), "--data",
+                  "glue:SST", "--tokens", "24", "--steps", "1", "--force", "-o", "run"},
+              {"probe", "run", "--samples", "2", "--probes", "t_sim", "--force", "-o", "out"}}) {
+            const Finished found = tsdiag(folder, line);
+            ASSERT_EQ(found.code, 0) << found.err;
+            const std::string record = read_file(folder / (line.back() + "/run.json"));
+            EXPECT_EQ(record.find("positions is longer than a sample of 2 tokens") != record.npos,
+                      warned)
+                << line.front() << ", group=" << group;
+        }
 }
 
 }  // namespace
