@@ -170,11 +170,13 @@ std::string statements_html(std::span<const Examined> examined) {
 }
 
 std::string facts(const RunRecord& run) {
-    return reports::list_html({{"Seed", run.seed ? std::to_string(*run.seed) : ""},
-                               {"Confidence", run.confidence ? Json(*run.confidence).dump() : ""},
-                               {"Distribution", run.distribution},
-                               {"Command", reports::shell_command(run.command)},
-                               {"Version", run.version}});
+    std::vector<std::pair<std::string, std::string>> all = {
+        {"Seed", run.seed ? std::to_string(*run.seed) : ""},
+        {"Confidence", run.confidence ? number(*run.confidence) : ""},
+        {"Distribution", run.distribution},
+        {"Command", reports::shell_command(run.command)}};
+    std::ranges::move(origin_facts(run), std::back_inserter(all));
+    return reports::list_html(all);
 }
 
 Series line(std::string name, const Trace& t, const std::vector<double>& y, bool dashed) {

@@ -94,15 +94,10 @@ std::vector<Figure> comparison_figures(std::span<const MeasuredResult> results,
                   .title = "The results over depth",
                   .caption =
                       "Metrics with the surest changes first, at the stage at which summaries "
-                      "read them; means over heads. Bands are 95 % intervals of each mean alone, "
-                      "for at least three samples."};
+                      "read them; means over heads."};
     Figure change{.name = "changes",
                   .title = "The changes over depth",
-                  .caption = fmt::format(
-                      "Each later result minus A. A band is the interval of the change, of {:.5g} "
-                      "% confidence: it excludes 0 where the change is significant with a "
-                      "false-discovery rate of {:.4g} % over all changes of the page.",
-                      100 * changes.interval_confidence, 100 * changes.rate)};
+                  .caption = "Each later result minus A."};
     for (const Metric* metric : drawn_metrics(changes)) {
         if (course.panels.size() == most_compared_panels) break;
         std::vector<Series> lines = of_results(rows, results, *metric);
@@ -114,6 +109,15 @@ std::vector<Figure> comparison_figures(std::span<const MeasuredResult> results,
         change.panels.back().y.title = "change of " + std::string(metric->name);
     }
     if (course.panels.empty()) return {};
+    if (shows_bands(course))
+        course.caption +=
+            " Bands are 95 % intervals of each mean alone, for at least three samples.";
+    if (shows_bands(change))
+        change.caption += fmt::format(
+            " A band is the interval of the change, of {:.5g} % confidence: it excludes 0 where "
+            "the change is significant with a false-discovery rate of {:.4g} % over all changes of "
+            "the page.",
+            100 * changes.interval_confidence, 100 * changes.rate);
     course.alt = "Line charts over the layers. " + in_words(course.panels);
     change.alt = "Line charts of changes over the layers. " + in_words(change.panels);
     return {std::move(course), std::move(change)};
@@ -247,12 +251,15 @@ std::vector<std::string> write_comparison(std::span<const MeasuredResult> result
     using namespace reports;
     std::vector<std::pair<std::string, std::string>> facts;
     for (std::size_t i = 0; i < results.size(); ++i) {
-        std::string step;
-        if (results[i].step >= 0) step = fmt::format(", step {}", results[i].step);
-        facts.emplace_back(letter(i), fmt::format("{} ({}{})", results[i].name,
-                                                  results[i].run.model.argument, step));
+        const RunRecord& result = results[i].run;
+        std::string text = fmt::format("{} ({}", results[i].name, result.model.argument);
+        if (results[i].step >= 0) text += fmt::format(", step {}", results[i].step);
+        const std::string measured = origin_text(result);
+        facts.emplace_back(letter(i), measured.empty() ? text + ")"
+                                                       : text + "), measured " + measured);
     }
     facts.emplace_back("Command", shell_command(run.command));
+    std::ranges::move(origin_facts(run), std::back_inserter(facts));
     Page page{.title = "Comparison of results",
               .findings = comparison_findings(changes, judged),
               .no_findings_text = "Nothing was compared.",

@@ -49,6 +49,18 @@ std::string gains(const std::vector<std::optional<double>>& a2) {
 
 }  // namespace
 
+std::string origin_text(const RunRecord& run) {
+    std::string text = run.measured.day();
+    const auto add_part = [&](std::string_view joint, const std::string& part) {
+        if (!part.empty()) text += (text.empty() ? "" : std::string(joint)) + part;
+    };
+    add_part(" on ", run.measured.processor);
+    add_part(", ", run.threads ? counted(std::size_t(*run.threads), "thread") : "");
+    add_part(", ", run.version.empty() ? "" : "tsdiag " + run.version);
+    if (!run.measured.commit.empty()) text += fmt::format(" (commit {})", run.measured.commit);
+    return text;
+}
+
 std::string facts_html(const RunRecord& run) {
     const RunRecord::Model& model = run.model;
     const std::string command = shell_command(run.command);
@@ -75,11 +87,25 @@ std::string facts_html(const RunRecord& run) {
     add_count(out, "Seed", run.seed);
     add_text(out, "Device", run.device);
     add_text(out, "Number type", run.dtype);
-    add_count(out, "Threads", run.threads);
     if (!command.empty()) add(out, "Command", "<code>" + html(command) + "</code>");
-    add_text(out, "Version", run.version);
+    for (const auto& [name, value] : origin_facts(run)) add_text(out, name, value);
     add_lines(out, "Warnings", run.warnings);
     return out.empty() ? out : filled("facts", {{"items", out}});
 }
 
 }  // namespace tsdiag::reports
+
+namespace tsdiag {
+
+std::vector<std::pair<std::string, std::string>> origin_facts(const RunRecord& run) {
+    std::string cite;
+    if (!run.version.empty())
+        cite = fmt::format(
+            "tsdiag {}, and the paper that defines the metric; CITATION.cff, which comes with "
+            "tsdiag, has both.",
+            run.version);
+    const char* how = run.measured.date.empty() ? "Computed with" : "Measured";
+    return {{how, reports::origin_text(run)}, {"How to cite", std::move(cite)}};
+}
+
+}  // namespace tsdiag

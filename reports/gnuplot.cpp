@@ -288,7 +288,9 @@ Canvas margins_of(const Figure& figure, const Layout& size) {
     }
     canvas.left = 34 + 7 * double(longest);
     const bool titled =
-        std::ranges::any_of(figure.panels, [](const Plot& p) { return !p.title.empty(); });
+        std::ranges::any_of(figure.panels, [](const Plot& p) {
+            return !p.title.empty() || (p.grid && p.grid->bar_named);
+        });
     canvas.top = titled ? top_margin : untitled_margin;
     return canvas;
 }
@@ -355,7 +357,9 @@ std::string titles_of(const Plot& plot, const Canvas& canvas, double x, double y
         plot.title, [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; });
     const double too_wide = title_character * double(characters) - size.width - canvas.right;
     const double shift = std::clamp(too_wide, 0.0, canvas.left - 4);
+    const std::string bar = plot.grid && plot.grid->bar_named ? plot.grid->value_title : "";
     return label(plot.title, x - shift, y + 13, "left font large") +
+           label(bar, x + size.width + canvas.right - 8, y + 13, "right") +
            label(across, x + size.width / 2.0, y - size.height - canvas.bottom + 14, "center") +
            label(up, x - canvas.left + 14, y - size.height / 2.0, "center rotate by 90");
 }

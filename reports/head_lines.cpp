@@ -8,9 +8,6 @@
 namespace tsdiag::reports {
 namespace {
 
-constexpr std::string_view heads_note =
-    " Lines: means over the heads of a layer; bands: minimum and maximum over heads.";
-
 /// The mean over the heads by layer, with the range of the heads as its band.
 Series over_heads(const TableView& rows, const std::string& model, std::string_view metric) {
     const std::string name = rows.models().size() > 1 ? label(model) : std::string(metric);
@@ -55,10 +52,13 @@ void add_panel(Figure& figure, const TableView& rows, std::string_view metric) {
 std::vector<Figure> finished(const TableView& rows, Figure figure) {
     if (figure.panels.empty()) return {};
     figure.caption += channels_in_caption(rows);
-    const bool bands = std::ranges::any_of(figure.panels, [](const Plot& plot) {
+    const bool several = std::ranges::any_of(figure.panels, [](const Plot& plot) {
         return std::ranges::any_of(plot.series, [](const Series& s) { return !s.low.empty(); });
     });
-    if (bands) figure.caption += heads_note;
+    if (several)
+        figure.caption += fmt::format(
+            " Lines: means over the heads of a layer{}.",
+            shows_bands(figure) ? "; bands: minimum and maximum over heads" : "");
     figure.alt = "Line charts over the layers. " + in_words(figure.panels);
     return {std::move(figure)};
 }

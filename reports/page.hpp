@@ -67,6 +67,8 @@ std::string caption_html(std::string_view caption);
 /// Every number of every head with its 95 % interval, and its curve where it was kept: what the
 /// page shows of a cell.  By model, then by metric: rows of layers, of [value, low, high].
 Json heads_data(const Table& table);
+/// "2026-11-28 on AMD EPYC, 2 threads, tsdiag 0.1.0 (commit 1c981607cc)", as far as it is known.
+std::string origin_text(const RunRecord& run);
 /// The definition list of model, input and run; empty where it has none.
 std::string facts_html(const RunRecord& run);
 /// The figure of a metric over those steps.

@@ -228,14 +228,6 @@ std::string subject_in_words(const PaperFigure& one) {
     return fmt::format("{}{}", one.label.empty() ? "" : one.label + ": ", fmt::join(parts, ", "));
 }
 
-bool has_bands(const Figure& figure) {
-    return std::ranges::any_of(figure.panels, [](const Plot& plot) {
-        return std::ranges::any_of(plot.series, [](const Series& s) {
-            return std::ranges::any_of(s.low, [](const auto& v) { return v.has_value(); });
-        });
-    });
-}
-
 /// The sentences of a caption that say what bands are.
 std::string about_bands(const std::string& caption) {
     std::string out;
@@ -342,6 +334,7 @@ Figure for_paper(Figure figure, bool titles) {
     for (std::size_t i = 0; i < figure.panels.size(); ++i) {
         std::string& title = figure.panels[i].title;
         if (!titles) title.clear();
+        if (auto& grid = figure.panels[i].grid; grid && !titles) grid->bar_named = true;
         if (several) title = panel_letter(i) + (title.empty() ? "" : " " + title);
     }
     return figure;
@@ -355,7 +348,7 @@ std::string paper_caption(const Figure& shown, std::span<const PaperFigure> all,
     const std::string title =
         panels.empty() || panels == shown.title ? shown.title : shown.title + ": " + panels;
     std::string out = fmt::format("{}. Numbers of {}.", title, subjects);
-    if (has_bands(shown))
+    if (shows_bands(shown))
         if (const std::string bands = about_all_bands(all); !bands.empty()) out += " " + bands;
     if (const std::string lines = left_out(all); !lines.empty())
         out += fmt::format(" Left out are lines that not all have: {}.", lines);

@@ -28,15 +28,23 @@ Series line_of_means(std::string name, std::span<const MeanAt> means, bool posit
     return s;
 }
 
+bool shows_bands(const Figure& figure) {
+    const auto has_band = [](const Series& s) {
+        for (std::size_t i = 1; i < s.low.size(); ++i)
+            if (s.low[i - 1] && s.low[i]) return true;
+        return false;
+    };
+    return std::ranges::any_of(figure.panels, [&](const Plot& plot) {
+        return std::ranges::any_of(plot.series, has_band);
+    });
+}
+
 }  // namespace tsdiag
 
 namespace tsdiag::reports {
 
 void note_bands(Figure& figure) {
-    const bool drawn = std::ranges::any_of(figure.panels, [](const Plot& plot) {
-        return std::ranges::any_of(plot.series, [](const Series& s) { return !s.low.empty(); });
-    });
-    if (drawn) figure.caption += band_note;
+    if (shows_bands(figure)) figure.caption += band_note;
 }
 
 void note_bands_once(std::vector<Figure>& figures) {

@@ -222,7 +222,9 @@ std::string numbers_html(const Table& table, const RunRecord& run, const ShortNa
         const MetricRow& one = rsd[model];
         body += fmt::format("<tr><th scope=\"row\">{}</th><td class=\"words\">{}</td>",
                             html(names.at(model)), html(log.series));
-        body += cell(one.value) + cell(one.low) + cell(one.high) + cell(one.standard_error) +
+        const std::string value =
+            one.value ? with_error(*one.value, one.standard_error) : "\u2013";
+        body += fmt::format("<td>{}</td>", value) + cell(one.low) + cell(one.high) +
                 cell(mean[model].value);
         body += fmt::format("<td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n", log.count,
                             log.first_step.value_or(0), log.last_step.value_or(0), log.order);
@@ -230,7 +232,7 @@ std::string numbers_html(const Table& table, const RunRecord& run, const ShortNa
     return table_html(
         {.label = "Series",
          .caption = fmt::format(
-             "{} is the standard deviation over the mean; low and high bound it with a confidence "
+             "{} is the standard deviation over the mean, \u00b1 its standard error; low and high bound it with a confidence "
              "of {}; order is that of the autoregression used for the bounds.",
              metric::grad_rsd, number(run.confidence.value_or(0))),
          .columns = {{"log"},
@@ -238,7 +240,6 @@ std::string numbers_html(const Table& table, const RunRecord& run, const ShortNa
                      {std::string(metric::grad_rsd)},
                      {"low"},
                      {"high"},
-                     {"stderr"},
                      {"mean"},
                      {"count"},
                      {"first step"},

@@ -5,6 +5,7 @@
 
 #include "page.hpp"
 #include "text.hpp"
+#include "tsdiag/table_view.hpp"
 
 /// The page that compares claims with measurements.
 namespace tsdiag {
@@ -18,13 +19,13 @@ std::string settings_html(const Study& study, const RunRecord& run) {
                                                               {"Scale", setting.scale}};
     facts.insert(facts.end(), setting.keys.begin(), setting.keys.end());
     facts.emplace_back("seed", run.seed ? std::to_string(*run.seed) : "");
+    std::ranges::move(origin_facts(run), std::back_inserter(facts));
     return list_html(facts);
 }
 
 std::string measured_text(const Comparison& c) {
     if (!c.measured) return c.unknown.empty() ? "not measured" : c.unknown;
-    if (!c.error) return number(*c.measured);
-    return fmt::format("{} \u00b1 {:.2g}", number(*c.measured), *c.error);
+    return with_error(*c.measured, c.error);
 }
 
 std::string expected_text(const Comparison& c) {
@@ -85,29 +86,33 @@ constexpr std::string_view how_judged =
     "likewise among all comparisons with a number (Holm). A claim without a number, or with a "
     "number for another setting, is not judged.";
 
-std::vector<Finding> findings(const Study& study) {
+}  // namespace
+
+std::vector<Finding> study_findings(const Study& study) {
     using Outcome = Comparison::Outcome;
-    std::vector<Finding> out, contradicted;
-    for (const Comparison& c : study.comparisons)
-        if (c.outcome == Outcome::contradicted)
-            contradicted.push_back({.level = Finding::Level::warning,
-                                    .text = fmt::format("Contradicted: {}, measured {}; {}.",
-                                                        c.what, measured_text(c), c.says)});
-    const bool open = std::ranges::any_of(
-        study.comparisons, [](const Comparison& c) { return c.outcome == Outcome::open; });
-    if (!study.outcome.empty())
-        out.push_back({.level = !contradicted.empty() ? Finding::Level::warning
-                                : open                ? Finding::Level::note
-                                                      : Finding::Level::good,
+    const auto any = [&](auto... outcomes) {
+        return std::ranges::any_of(study.comparisons, [&](const Comparison& c) {
+            return ((c.outcome == outcomes) || ...);
+        });
+    };
+    std::vector<Finding> out;
+    if (!study.outcome.empty()) {
+        const bool good = any(Outcome::found, Outcome::consistent) && !any(Outcome::open);
+        out.push_back({.level = any(Outcome::contradicted) ? Finding::Level::warning
+                                : good                     ? Finding::Level::good
+                                                           : Finding::Level::note,
                        .text = study.outcome,
                        .figure = study.figures.empty() ? "" : study.figures.front().name,
                        .headline = true});
-    out.insert(out.end(), contradicted.begin(), contradicted.end());
+    }
+    for (const Comparison& c : study.comparisons)
+        if (c.outcome == Outcome::contradicted)
+            out.push_back({.level = Finding::Level::warning,
+                           .text = fmt::format("Contradicted: {}, measured {}; {}.", c.what,
+                                               measured_text(c), c.says)});
     for (const std::string& note : study.notes) out.push_back({.text = note});
     return out;
 }
-
-}  // namespace
 
 std::vector<std::string> write_study(const Study& study, const Table& table, const RunRecord& run,
                                      const std::filesystem::path& directory,
@@ -117,7 +122,7 @@ std::vector<std::string> write_study(const Study& study, const Table& table, con
         {.kind = "figure " + study.name,
          .title = study.title,
          .lead = study.source,
-         .findings = findings(study),
+         .findings = study_findings(study),
          .no_findings_text = "No quantity here is judged.",
          .list = comparisons_html(chosen(all), all.size()),
          .figures = study.figures,

@@ -17,7 +17,9 @@ struct Column {
     const Metric* metric;
     std::string stage;
     Depth depth = {};
-    std::size_t after_point = 0;  ///< characters of the longest number from its point on
+    /// Characters of the longest number, and of the longest error, from its point on.
+    std::size_t after_point = 0, after_point_of_error = 0;
+    std::size_t widest_error = 0;  ///< in characters; 0: no number has one
 };
 
 /// The characters from the point on.
@@ -25,12 +27,25 @@ std::size_t after_point(const std::string& number) {
     return number.size() - std::min(number.find('.'), number.size());
 }
 
-/// The longest of a column.
-std::size_t after_point(const Depth& depth) {
-    std::size_t most = 0;
-    for (const auto& [layer, p] : depth)
-        if (p.value) most = std::max(most, after_point(number(*p.value)));
-    return most;
+constexpr std::string_view plus_minus = " \u00b1 ";
+
+/// A number, and its error where it has one.
+std::pair<std::string, std::string> number_and_error(const Point& p) {
+    const std::string text = with_error(*p.value, p.error);
+    const std::size_t at = text.find(plus_minus);
+    if (at == std::string::npos) return {text, ""};
+    return {text.substr(0, at), text.substr(at + plus_minus.size())};
+}
+
+/// What the column is as wide as.
+void measure(Column& column) {
+    for (const auto& [layer, p] : column.depth) {
+        if (!p.value) continue;
+        const auto [value, error] = number_and_error(p);
+        column.after_point = std::max(column.after_point, after_point(value));
+        column.after_point_of_error = std::max(column.after_point_of_error, after_point(error));
+        column.widest_error = std::max(column.widest_error, error.size());
+    }
 }
 
 /// The metrics of the page that have a number.
@@ -42,7 +57,7 @@ std::vector<Column> columns_of(const TableView& rows, const std::string& model) 
         Column c{metric, stage, rows.depth(model, metric->name, stage)};
         const auto defined = [](const auto& entry) { return entry.second.value.has_value(); };
         if (!std::any_of(c.depth.begin(), c.depth.end(), defined)) continue;
-        c.after_point = after_point(c.depth);
+        measure(c);
         found.push_back(std::move(c));
     }
     return found;
@@ -61,9 +76,13 @@ std::string cell(const Column& column, Index layer) {
     if (found == column.depth.end()) return "<td></td>";
     const Point& p = found->second;
     if (!p.value) return "<td title=\"undefined\">\u2013</td>";
-    const std::string value = aligned(number(*p.value), column.after_point);
-    if (!p.error) return fmt::format("<td>{}</td>", value);
-    return fmt::format("<td title=\"standard error {}\">{}</td>", number(*p.error), value);
+    const auto [value, error] = number_and_error(p);
+    std::string text = aligned(value, column.after_point);
+    if (!error.empty())
+        text += std::string(plus_minus) + aligned(error, column.after_point_of_error);
+    else if (column.widest_error > 0)  // its point stands below the others', too
+        for (std::size_t i = 0; i < column.widest_error + 2; ++i) text += "\u2007";
+    return fmt::format("<td>{}</td>", text);
 }
 
 std::string model_table(const TableView& rows, const std::string& model) {
@@ -87,13 +106,16 @@ std::string model_table(const TableView& rows, const std::string& model) {
     }
     const std::string left_out =
         step > 1 ? fmt::format(" One layer in {} is shown; metrics.csv has all.", step) : "";
+    const bool scattered = std::ranges::any_of(columns, [](const Column& c) {
+        return c.widest_error > 0;
+    });
     const std::string whose = rows.models().size() > 1 ? html(label(model)) + ": " : "";
     return table_html(
         {.label = "Numbers by layer",
          .caption = whose +
                     "Each metric by layer, at the stage under its name. Attention metrics are "
-                    "means over heads; all metrics are means over samples." +
-                    left_out,
+                    "means over heads; all metrics are means over samples" +
+                    (scattered ? ", \u00b1 standard error." : ".") + left_out,
          .columns = std::move(titles),
          .rows = std::move(body)});
 }

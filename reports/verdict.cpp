@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -123,25 +124,31 @@ void ModelVerdict::predicted_depth() {
     }
     const double odds = *sim / *div, target = saturated / (1 - saturated);
     if (odds >= target) return;
-    const std::string rate = fmt::format(
-        "In {} {} multiplies similarity odds by {}",
-        used == 1 ? std::string("the first layer") : fmt::format("the first {} layers", used),
-        is_parallel() ? "attention with feed-forward" : "attention",
-        number(std::exp(log_ratio)) + (used == 1 ? "" : " on average"));
+    // Of a single layer the rate is told with its prediction.
+    const bool single = ratios.size() == 1;
+    const std::string rate =
+        single ? "At the rate of its only layer"
+               : fmt::format("In the first {} layers {} multiplies similarity odds by {} on average",
+                             used, is_parallel() ? "attention with feed-forward" : "attention",
+                             number(std::exp(log_ratio)));
     if (log_ratio <= 0) {
         say(Level::note,
-            fmt::format("{}; at this rate t_sim would never pass {}.", rate, saturated),
+            fmt::format("{} t_sim would never pass {}.", single ? rate : rate + "; at this rate",
+                        saturated),
             "escalation");
         return;
     }
     const double blocks = std::log(target / odds) / log_ratio;
     const auto above = first_above(depth(metric::t_sim, "out"), saturated);
-    const std::string found =
-        above ? fmt::format("measured: {}", above->first + 1)
-              : fmt::format("not in the {} measured", defined(depth(metric::t_sim, "out")).size());
+    const std::size_t layers = defined(depth(metric::t_sim, "out")).size();
+    std::string found;
+    if (above)
+        found = fmt::format("; measured: {}", above->first + 1);
+    else if (!single)
+        found = fmt::format("; it does not in the {} layers measured", layers);
     say(Level::note,
-        fmt::format("{}: t_sim would pass {} after {:.1f} layers; {}.", rate, saturated, blocks,
-                    found),
+        fmt::format("{} t_sim would pass {} after {:.1f} layers{}.", single ? rate : rate + ":",
+                    saturated, blocks, found),
         "escalation");
 }
 
@@ -263,15 +270,23 @@ void ModelVerdict::heads() {
                 figure);
         }
     }
-    if (none.empty()) return;
-    std::string kinds;
-    for (std::size_t k = 0; k < none.size(); ++k)
-        kinds += (k == 0 ? "" : k + 1 < none.size() ? ", " : " or ") + none[k].name;
-    const std::size_t measured = none.front().measured;
-    say(Level::note,
-        measured == 1 ? fmt::format("The only head is not {}.", kinds)
-                      : fmt::format("None of the {} heads is {}.", measured, kinds),
-        own_figure(rows_, model_, "heads_mixing"));
+    // Metrics that are undefined in some heads leave fewer to one kind than to another.
+    while (!none.empty()) {
+        const std::size_t measured = none.front().measured;
+        std::vector<std::string> kinds;
+        std::erase_if(none, [&](const HeadClass& c) {
+            if (c.measured == measured) kinds.push_back(c.name);
+            return c.measured == measured;
+        });
+        const std::string last = kinds.back();
+        kinds.pop_back();
+        const std::string all =
+            kinds.empty() ? last : fmt::format("{} or {}", fmt::join(kinds, ", "), last);
+        say(Level::note,
+            measured == 1 ? fmt::format("The only head is not {}.", all)
+                          : fmt::format("None of the {} heads is {}.", measured, all),
+            own_figure(rows_, model_, "heads_mixing"));
+    }
 }
 
 void ModelVerdict::gradients() {

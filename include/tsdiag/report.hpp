@@ -57,6 +57,7 @@ struct Grid {
     Index step = 1;      ///< rows and columns that one cell stands for, on the axes
     bool image = false;  ///< a large matrix (an attention map): drawn as an image, not as cells
     std::vector<std::string> row_labels = {}, col_labels = {};  ///< of cells; empty: their numbers
+    bool bar_named = false;  ///< `value_title` stands above the colour bar, for want of a title
     bool turned = false;     ///< labels of columns are written upwards; the cells are squares
     int decimals = -1;       ///< of the values, written into the cells; -1: not written
     std::string model = {};  ///< whose heads the cells are, layers downwards; empty: other cells
@@ -86,6 +87,9 @@ struct Figure {
     std::string group = {};    ///< the heading below which the page folds it; may be empty
     std::vector<Plot> panels = {};
 };
+
+/// Is a band seen?  It takes two neighbouring points that have one.
+bool shows_bands(const Figure& figure);
 
 /// A figure of the list: what it needs and how it is made.  `make` returns none when the table
 /// lacks what it needs (the report says which metrics were missing).
@@ -152,12 +156,18 @@ std::vector<std::string> panel_names(const Figure& figure);
 /// same layer), named by the labels.  What is the same line in all (`dashed`) stays one.  Throws
 /// `UsageError` for a panel of cells, and where another lacks a panel or all lines of one.
 Figure overlaid(std::span<const PaperFigure> all);
-/// The figure without titles of panels: of several, (a), (b), ... remain.  `titles`: with them.
+/// The figure without titles of panels: of several, (a), (b), ... remain, and a colour bar has its
+/// name.  `titles`: with them.
 Figure for_paper(Figure figure, bool titles);
 /// Three or four sentences: what `shown`, the figure or the overlay of `all`, has in its panels,
 /// of which models, numbers of samples and seeds; what its bands are; what measured it.  `tex`: for
 /// LaTeX.
 std::string paper_caption(const Figure& shown, std::span<const PaperFigure> all, bool tex);
+
+/// Facts of a page, name and value, as far as `run` says them: when, where and with what it was
+/// measured, "2026-11-28 on AMD EPYC, 2 threads, tsdiag 0.1.0 (commit 1c981607cc)", and how to cite
+/// it.
+std::vector<std::pair<std::string, std::string>> origin_facts(const RunRecord& run);
 
 /// The figures of the page that `write_report` writes.
 std::vector<Figure> report_figures(const Table& table, const RunRecord& run);
@@ -206,6 +216,8 @@ struct Study {
     std::vector<Comparison> comparisons = {};
     std::vector<Figure> figures = {};
 };
+/// Its outcome as the headline, each contradicted claim as a warning, its notes.
+std::vector<Finding> study_findings(const Study& study);
 /// Writes figures/ and report.html (self-contained, no network) into `directory`, as
 /// `write_report` does, and returns what it returns.
 std::vector<std::string> write_study(const Study& study, const Table& table, const RunRecord& run,

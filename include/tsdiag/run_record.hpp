@@ -28,6 +28,17 @@ class RunRecord {
     /// The command that wrote it.
     enum class Kind { probe, train, figure, gradients, compare, check };
 
+    /// When and where it was computed: where it was begun, whoever went on with it.
+    struct Measured {
+        std::string date = {};    ///< UTC, "2026-11-28T14:03:05Z"; empty: not known
+        std::string commit = {};  ///< of the program
+        std::string processor = {};
+
+        std::string day() const { return date.substr(0, date.find('T')); }
+        Json json() const;
+        /// Throws `FormatError` naming `source` and the member that is of another type.
+        static Measured of(const Json& json, std::string_view source);
+    };
     struct Model {
         bool described = false;  ///< of a training only the argument is known, and `deescalated`
         std::string argument = {}, kind = {}, family = {}, name = {}, format = {}, digest = {};
@@ -194,6 +205,7 @@ class RunRecord {
     Kind kind = Kind::check;
     std::string version = {};
     std::vector<std::string> command = {};
+    Measured measured = {};
     std::optional<std::uint64_t> seed = {};
     std::string device = {}, dtype = {};
     std::optional<Index> threads = {};

@@ -1,5 +1,6 @@
 #pragma once
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -13,8 +14,14 @@
 namespace tsdiag {
 
 /// `value` to `digits` significant digits, or as many more as it takes to tell it from -1, 0 and 1:
-/// 0.99997 with four digits is "0.99997", not "1".
+/// 0.99997 with four digits is "0.99997", not "1".  Nearer to 1 than 1e-6 its distance is told:
+/// "1 - 3e-15".
 std::string readable(double value, int digits = 4);
+
+/// "0.5132 \u00b1 0.0041": two digits of the standard error, and the value to the same place; where
+/// that would be more than six digits of the value, six.  Without an error, or with one of 0,
+/// `readable`.
+std::string with_error(double value, const std::optional<double>& error);
 
 /// One number, with its standard error where there is one, over `count` samples.
 struct Point {

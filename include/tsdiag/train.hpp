@@ -78,6 +78,8 @@ struct TrainOptions {
     std::filesystem::path directory = {};
     Index save_every = 0;  ///< steps; 0: where probes are due; always at the end
     bool resume = false;   ///< continue from the last checkpoint of `directory`
+    /// Of a training that begins now, for its description; one that is resumed keeps its own.
+    RunRecord::Measured measured = {};
     /// Stop after this step as if interrupted (for tests of resuming); 0: do not.
     Index stop_after = 0;
     /// Called after each step from the calling thread; false: save a checkpoint and stop.

@@ -111,12 +111,18 @@ auto result_of_unit(Units* units, Index unit, Read read, Make make, Write write)
     return made;
 }
 
+/// When the first process of a job began, and on which processor.
+struct JobBegin {
+    std::string date = {}, processor = {};
+};
+
 /// What determines the records of a job.
 struct JobTitle {
     std::vector<std::string> words;  ///< of the command line, without those that split it
     std::string settings;            ///< a text or a digest of all that determines the records
     /// What decides the last bits: device, instruction set, libraries.
     std::string numerics;
+    JobBegin begun = {};  ///< decides nothing
     std::string digest() const;           ///< of version, settings and numerics; 32 hex digits
     std::string settings_digest() const;  ///< without the numerics
 };
@@ -163,6 +169,7 @@ class UnitStore {
     /// The numerics of other jobs with the same settings that have units here.
     std::vector<std::string> other_numerics() const;
     const std::filesystem::path& folder() const { return folder_; }
+    /// `begun`: of the process that began first, where it has kept units.
     const JobTitle& title() const { return title_; }
 
   private:
@@ -184,6 +191,7 @@ class UnitStore {
     void write_pending();
     void write_worker(std::string_view state);
     void make_folder();
+    void learn_begin();
 
     std::filesystem::path folder_;
     JobTitle title_;

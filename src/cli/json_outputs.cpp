@@ -69,6 +69,7 @@ std::span<const JsonOutput> json_outputs() {
           {"unit", "text", "step, iteration or epoch"},
           {"step", "integer", "the last that was measured"},
           {"checkpoints", "integer", "how many were measured"},
+          findings_key,
           {"alarms", "list",
            "all so far: `kind` (change or assertion), `number`, `step`, `sentence`"},
           {"new", "list", "those of them that were not told before"}}},
@@ -184,7 +185,7 @@ std::span<const JsonOutput> json_outputs() {
 void print_json(std::string_view command, const Json& body, bool line) {
     if (!prints_json()) return;
     require_declared(output_of(command), body);
-    Json whole = described(RunRecord());
+    Json whole = headed(RunRecord());
     whole.set("output", std::string(command)).set("version", json_version);
     for (const auto& [key, value] : body.object()) whole.set(key, value);
     print_document(whole.dump(line ? -1 : 2) + "\n");
@@ -195,7 +196,7 @@ void tell(const Failure& failure) {
     say(fmt::format("tsdiag: {}", printable(failure.message)));
     if (!prints_json()) return;
     try {
-        Json whole = described(RunRecord());
+        Json whole = headed(RunRecord());
         whole.set("version", json_version).set("error", visible(failure.message));
         print_document(whole.set("exit_code", failure.code).dump(-1) + "\n");
     } catch (...) {  // nobody reads standard output, or it is full: the sentence was told

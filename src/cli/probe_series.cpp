@@ -124,7 +124,7 @@ int run_series(const ProbeOptions& probe, const std::string& out) {
                             .layer = at.layer});
             };
             part = measured_part(options, place_of(member), digests[done.size()], series.name,
-                                 member.step);
+                                 member.step, job.measured());
         }
         set_path(*part, member.path);
         set_place(*part, series.name, member.step);

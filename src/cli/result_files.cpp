@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "command.hpp"
+#include "machine.hpp"
 #include "terminal.hpp"
 #include "tsdiag/checkpoint.hpp"
 #include "tsdiag/error.hpp"
@@ -71,11 +72,16 @@ OutputPlan result_plan(bool force) {
             .force = force};
 }
 
-Json described(RunRecord run) {
+Json headed(RunRecord run) {
     run.version = TSDIAG_VERSION;
     run.command.clear();
     for (const std::string& word : command_line()) run.command.push_back(printable(word));
     return run.json();
+}
+
+Json described(RunRecord run, const RunRecord::Measured& began) {
+    if (run.measured.date.empty()) run.measured = began.date.empty() ? measured_now() : began;
+    return headed(std::move(run));
 }
 
 void write_description(RunRecord run, const fs::path& folder, const char* name,

@@ -6,6 +6,7 @@
 
 #include "tsdiag/output.hpp"
 #include "tsdiag/run.hpp"
+#include "tsdiag/run_record.hpp"
 
 /// The files that the commands write.
 namespace tsdiag::cli {
@@ -15,7 +16,9 @@ namespace tsdiag::cli {
 OutputPlan result_plan(bool force);
 
 /// `run` with the version and the command line.
-Json described(RunRecord run);
+Json headed(RunRecord run);
+/// Also when and where it was measured, where it does not say so: as `began`, else now and here.
+Json described(RunRecord run, const RunRecord::Measured& began = {});
 /// Writes run.json or the like into `folder`: `run`, and the digests of the tables in it, or in
 /// `tables_folder`, with which `report` verifies them.
 void write_description(RunRecord run, const std::filesystem::path& folder,

@@ -133,6 +133,13 @@ std::vector<std::string> unequal_lengths(const CheckpointSeries& series,
     return out;
 }
 
+/// Of the member that was measured first; an earlier version did not say when.
+RunRecord::Measured first_measured(const std::vector<SeriesPart>& parts) {
+    const auto first = std::ranges::min_element(
+        parts, {}, [](const SeriesPart& part) -> const auto& { return part.run.measured.date; });
+    return first->run.measured;
+}
+
 /// `model` of the last run, with what those of all members tell.
 RunRecord::Model model_of(const CheckpointSeries& series, const std::vector<SeriesPart>& parts) {
     RunRecord::Model model = parts.back().run.model;
@@ -217,10 +224,12 @@ void set_place(SeriesPart& part, const std::string& model, Index step) {
 }
 
 SeriesPart measured_part(const RunOptions& options, const fs::path& to, const std::string& digest,
-                         const std::string& model, Index step) {
+                         const std::string& model, Index step,
+                         const RunRecord::Measured& began) {
     RunResult result = run(options);
     SeriesPart part{
         .metrics = result.table.metrics(), .curves = result.table.curves(), .run = result.run};
+    part.run.measured = began;
     part.run.digest = digest;
     set_place(part, model, step);
     require_unchanged_files();
@@ -243,6 +252,7 @@ Json series_run(const CheckpointSeries& series, const std::vector<SeriesPart>& d
     RunRecord run = done.back().run;
     run.digest.clear();
     run.tables.reset();
+    run.measured = first_measured(done);
     run.model = model_of(series, done);
     run.series = series.name;
     run.unit = series.unit;

@@ -37,9 +37,11 @@ std::optional<SeriesPart> finished_part(const std::filesystem::path& from,
 class CannotKeep : public Error {
     using Error::Error;
 };
-/// Measures one checkpoint and keeps its tables; throws `CannotKeep` where it cannot.
+/// Measures one checkpoint and keeps its tables; throws `CannotKeep` where it cannot.  `began`: for
+/// its description.
 SeriesPart measured_part(const RunOptions& options, const std::filesystem::path& to,
-                         const std::string& digest, const std::string& model, Index step);
+                         const std::string& digest, const std::string& model, Index step,
+                         const RunRecord::Measured& began);
 /// Names the place of the checkpoint in the lines of a part that was measured in another folder.
 void set_path(SeriesPart& part, const std::string& path);
 void set_place(SeriesPart& part, const std::string& model, Index step);

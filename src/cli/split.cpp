@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "command.hpp"
+#include "machine.hpp"
 #include "ranks.hpp"
 #include "terminal.hpp"
 #include "tsdiag/checkpoint_series.hpp"
@@ -90,8 +91,12 @@ SplitJob::SplitJob(const SplitOptions& options, const std::string& result,
                    const std::string& settings, const std::string& device)
     : options_(options) {
     const std::string numerics = options.mixed ? "mixed" : numerics_of(device);
+    const RunRecord::Measured now = measured_now();
     store_ = std::make_unique<UnitStore>(
-        result, JobTitle{unsplit_words(), commit() + "\n" + settings, numerics});
+        result, JobTitle{unsplit_words(),
+                         commit() + "\n" + settings,
+                         numerics,
+                         {.date = now.date, .processor = now.processor}});
     first_counter_ = participation().counters;
     if (participation().ranks) agree(result);
     if (options.parts == 0 && !participation().ranks) store_->set_best_effort();
@@ -103,6 +108,11 @@ SplitJob::SplitJob(const SplitOptions& options, const std::string& result,
             *store_, [this](Index stage, Index count) { return count_ticket(stage, count); });
     else
         units_ = std::make_unique<JobUnits>(*store_, participation().merges);
+}
+
+RunRecord::Measured SplitJob::measured() const {
+    const JobBegin& begun = store_->title().begun;
+    return {.date = begun.date, .commit = commit(), .processor = begun.processor};
 }
 
 void SplitJob::share_units() {

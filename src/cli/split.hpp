@@ -7,6 +7,7 @@
 
 #include "options.hpp"
 #include "tsdiag/cluster.hpp"
+#include "tsdiag/run_record.hpp"
 #include "tsdiag/units.hpp"
 
 /// Commands whose units several processes compute.
@@ -40,6 +41,8 @@ class SplitJob {
     /// Lets ranks compute a unit together, where there are fewer units than ranks.
     void share_units();
     UnitStore& store() { return *store_; }
+    /// Of the process that began the job.
+    RunRecord::Measured measured() const;
     /// Whether this process computes units and no result.
     bool computes_units_only() const { return units_->hands_out(); }
     /// Whether units of an earlier run, or of other processes, are there or required.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "terminal.hpp"
 #include "tsdiag/metric.hpp"
@@ -63,37 +64,65 @@ std::string heading(const RunRecord& run, bool verbose) {
 
 std::string cell(const Depth& depth, Index layer) {
     const auto found = depth.find(layer);
-    return number_cell(found == depth.end() ? std::nullopt : found->second.value, 4);
+    if (found == depth.end()) return "-";
+    return number_cell(found->second.value, found->second.error);
 }
 
-/// A row per layer; for many layers, every k-th and the last.
-std::string layer_table(const Table& table, Index layers) {
-    std::vector<std::vector<std::string>> rows{{"layer"}};
-    const Index step = (layers + most_rows - 1) / most_rows;
-    for (Index layer = 0; layer < layers; ++layer)
-        if (layer % step == 0 || layer == layers - 1) rows.push_back({fmt::format("{}", layer)});
-    const TableView view(table);
-    const std::string model = view.models().empty() ? "" : view.models().front();
-    for (const Metric* metric : metrics()) {
-        if (!has(metric->show, Show::terminal)) continue;
-        const Depth depth = view.depth(model, metric->name, view.stage_of(model, *metric));
-        std::vector<std::string> cells;
-        for (std::size_t i = 1; i < rows.size(); ++i)
-            cells.push_back(cell(depth, std::stoll(rows[i].front())));
-        if (std::ranges::all_of(cells, [](const std::string& c) { return c == "-"; })) continue;
-        rows.front().emplace_back(metric->name);
-        align_points(cells);
-        for (std::size_t i = 1; i < rows.size(); ++i) rows[i].push_back(cells[i - 1]);
+using Columns = std::vector<std::vector<std::string>>;  ///< each with its title in front
+
+/// The first column and as many of the others from `first` on as a line has room for.
+std::string lines_of(const Columns& columns, std::size_t& first) {
+    const std::size_t width = terminal_width();
+    std::string text;
+    for (Columns shown = {columns.front()}; first < columns.size(); ++first) {
+        shown.push_back(columns[first]);
+        std::vector<std::vector<std::string>> rows(columns.front().size());
+        for (const auto& column : shown)
+            for (std::size_t r = 0; r < rows.size(); ++r) rows[r].push_back(column[r]);
+        std::string longer = aligned(rows, 0);
+        // The header is right-aligned, and so as long as any line.
+        if (longer.find('\n') > width && !text.empty()) break;
+        text = std::move(longer);
     }
-    // Layers that were not measured are left out.
-    std::erase_if(rows, [](const std::vector<std::string>& row) {
-        return row.front() != "layer" && std::all_of(row.begin() + 1, row.end(),
-                                                     [](const std::string& c) { return c == "-"; });
-    });
-    if (rows.size() == 1) return "";
-    const std::string text = aligned(rows, 0);
     const std::size_t end = text.find('\n');
     return "\n" + styled(text.substr(0, end), Style::bold) + text.substr(end);
+}
+
+/// A row per layer; for many layers, every k-th and the last.  Layers that were not measured are
+/// left out.
+std::string layer_table(const Table& table, Index layers) {
+    std::vector<Index> shown;
+    const Index step = (layers + most_rows - 1) / most_rows;
+    for (Index layer = 0; layer < layers; ++layer)
+        if (layer % step == 0 || layer == layers - 1) shown.push_back(layer);
+    const TableView view(table);
+    const std::string model = view.models().empty() ? "" : view.models().front();
+    std::vector<std::pair<const Metric*, Depth>> measured;
+    std::set<Index> with_number;
+    for (const Metric* metric : metrics()) {
+        if (!has(metric->show, Show::terminal)) continue;
+        Depth depth = view.depth(model, metric->name, view.stage_of(model, *metric));
+        std::size_t numbers = 0;
+        for (const Index layer : shown)
+            if (const auto at = depth.find(layer); at != depth.end() && at->second.value) {
+                with_number.insert(layer);
+                ++numbers;
+            }
+        if (numbers > 0) measured.emplace_back(metric, std::move(depth));
+    }
+    if (measured.empty()) return "";
+    Columns columns = {{"layer"}};
+    for (const Index layer : with_number) columns.front().push_back(fmt::format("{}", layer));
+    for (const auto& [metric, depth] : measured) {
+        std::vector<std::string> cells;
+        for (const Index layer : with_number) cells.push_back(cell(depth, layer));
+        align_points(cells);
+        cells.insert(cells.begin(), std::string(metric->name));
+        columns.push_back(std::move(cells));
+    }
+    std::string text;
+    for (std::size_t first = 1; first < columns.size();) text += lines_of(columns, first);
+    return text;
 }
 
 }  // namespace

@@ -141,7 +141,20 @@ std::string number_cell(std::optional<double> value, int digits) {
     return value ? readable(*value, digits) : "-";
 }
 
-void align_points(std::vector<std::string>& cells) {
+std::string number_cell(std::optional<double> value, std::optional<double> error) {
+    return value ? with_error(*value, error) : "-";
+}
+
+namespace {
+
+constexpr std::string_view plus_minus = " \u00b1 ";
+
+/// Columns of a terminal.
+std::size_t width_of(std::string_view text) {
+    return std::size_t(std::ranges::count_if(text, [](char c) { return (c & 0xc0) != 0x80; }));
+}
+
+void fill_up(std::vector<std::string>& cells) {
     const auto length_from_point = [](const std::string& cell) {
         return cell.size() - std::min(cell.find_first_of(".e"), cell.size());
     };
@@ -151,6 +164,27 @@ void align_points(std::vector<std::string>& cells) {
         if (cell != "-") cell.append(most - length_from_point(cell), ' ');
 }
 
+}  // namespace
+
+void align_points(std::vector<std::string>& cells) {
+    std::vector<std::string> errors(cells.size());
+    for (std::size_t i = 0; i < cells.size(); ++i)
+        if (const std::size_t at = cells[i].find(plus_minus); at != std::string::npos) {
+            errors[i] = cells[i].substr(at + plus_minus.size());
+            cells[i].resize(at);
+        }
+    fill_up(cells);
+    std::vector<bool> has_error;
+    for (const std::string& error : errors) has_error.push_back(!error.empty());
+    if (std::ranges::find(has_error, true) == has_error.end()) return;
+    fill_up(errors);
+    std::size_t widest = 0;
+    for (const std::string& error : errors) widest = std::max(widest, error.size());
+    for (std::size_t i = 0; i < cells.size(); ++i)
+        if (cells[i] != "-")
+            cells[i] += fmt::format("{}{:>{}}", has_error[i] ? plus_minus : "   ", errors[i], widest);
+}
+
 std::string aligned(std::vector<std::vector<std::string>> rows, std::size_t left_columns) {
     std::vector<std::size_t> widths;
     for (auto& row : rows) {
@@ -158,7 +192,8 @@ std::string aligned(std::vector<std::vector<std::string>> rows, std::size_t left
         for (std::string& cell : row)
             cell = &cell == &row.back() ? printable(cell) : printable(cell, widest_cell);
         widths.resize(std::max(widths.size(), row.size()));
-        for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
+        for (std::size_t c = 0; c < row.size(); ++c)
+            widths[c] = std::max(widths[c], width_of(row[c]));
     }
     std::string out;
     for (const auto& row : rows) {

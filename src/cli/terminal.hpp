@@ -55,7 +55,10 @@ std::string wrapped(std::string_view text, std::size_t width, std::size_t indent
 
 /// `value` to so many significant digits, as `readable`; "-" for none.
 std::string number_cell(std::optional<double> value, int digits);
-/// Fills up the numbers of a right-aligned column with spaces, so that their points are in line.
+/// As `with_error`; "-" for none.
+std::string number_cell(std::optional<double> value, std::optional<double> error);
+/// Fills up the numbers of a right-aligned column with spaces, so that their points are in line,
+/// and those of their errors.
 void align_points(std::vector<std::string>& cells);
 /// Cells in columns, numbers right-aligned, each made printable; the first row is the header.
 std::string aligned(std::vector<std::vector<std::string>> rows, std::size_t left_columns);

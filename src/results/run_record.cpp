@@ -10,6 +10,11 @@ void fields(auto& io, Is<RunRecord::Phase> auto& phase) {
     io.key("name", phase.name).key("seconds", phase.seconds).key("peak_memory", phase.peak_memory);
 }
 
+void fields(auto& io, Is<RunRecord::Measured> auto& measured) {
+    io.some("date", measured.date).some("commit", measured.commit);
+    io.some("processor", measured.processor);
+}
+
 void fields(auto& io, Is<RunRecord::Model> auto& model) {
     const bool trace = model.kind == "trace";  // which has the width before the placement
     io.key("argument", model.argument).key("kind", model.kind).key("trained", model.trained);
@@ -129,6 +134,7 @@ void fields(auto& io, Is<RunRecord> auto& run) {
     // What measures says that there are no warnings.
     const bool measured = figure || !run.logs.empty() || !run.solver.is_null();
     io.some("tsdiag", run.version).key("command", run.command, !run.version.empty());
+    io.key("measured", run.measured, !run.measured.date.empty());
     io.some("compared", run.compared).key("assertions", run.assertions, !run.compared.empty());
     io.inlined("verdict", run.comparison);
     io.some("logs", run.logs).some("experiment", run.experiment).some("seed", run.seed);
@@ -168,6 +174,12 @@ RunRecord::Kind kind_of(const RunRecord& run) {
 }
 
 }  // namespace
+
+Json RunRecord::Measured::json() const { return fields_json(*this); }
+
+RunRecord::Measured RunRecord::Measured::of(const Json& json, std::string_view source) {
+    return read_fields<Measured>(json, source);
+}
 
 Json RunRecord::Setting::json() const { return fields_json(*this); }
 

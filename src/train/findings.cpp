@@ -163,6 +163,13 @@ std::vector<Finding> jumps(const std::vector<TrainStep>& steps) {
              "gradients"}};
 }
 
+/// The page of a training has no figure of each metric, as that of a series has: the one that holds
+/// it.
+std::string figure_here(const std::string& trajectory) {
+    if (trajectory.empty()) return {};
+    return trajectory.find(metric::grad_norm) != std::string::npos ? "gradients" : "similarity";
+}
+
 }  // namespace
 
 std::vector<Finding> findings(const TrainResult& result) {
@@ -174,7 +181,7 @@ std::vector<Finding> findings(const TrainResult& result) {
             of_tokens = finding.level != Level::good && finding.level >= out.front().level;
             finding.headline = of_tokens;
         }
-        finding.figure = "similarity";
+        finding.figure = figure_here(finding.figure);
         out.push_back(std::move(finding));
     }
     out.front().headline = !of_tokens;

@@ -186,12 +186,12 @@ PlainPage training_page(const TrainResult& result) {
     const RunRecord run = result.run;
     PlainPage page{.title = fmt::format("Training of {}", run.model.argument), .lead = run.samples};
     page.facts = {{"parameters", run.parameters ? std::to_string(*run.parameters) : ""},
-                  {"device", run.device},
-                  {"threads", run.threads ? std::to_string(*run.threads) : ""}};
+                  {"device", run.device}};
     const Json settings = run.train ? run.train->json() : Json::Object{};
     for (const auto& [key, value] : settings.object())
         if (std::string text = fact(value); !text.empty())
             page.facts.emplace_back(key, std::move(text));
+    for (auto& [name, value] : origin_facts(run)) page.facts.emplace_back(name, std::move(value));
     page.files = {{"steps.csv", "loss, gradient norm and learning rate of every step"},
                   {"gradients.csv", "gradient norms by layer"},
                   {"evaluations.csv", "loss and accuracy of held-out samples"},

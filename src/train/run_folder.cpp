@@ -120,6 +120,7 @@ Index RunFolder::resume(const RunRecord::Training& identity, Parameters& paramet
             }
             set_marks(state.notes().logs);
             drop_old_states();  // left by a kill after a save
+            if (!state.notes().measured.date.empty()) measured_ = state.notes().measured;
             log_.open(directory_, state.notes().logs, result.table);
             return step;
         } catch (const FormatError& error) {
@@ -155,7 +156,7 @@ std::string RunFolder::save(Index step, const ModelSpec& spec, const Parameters&
     } catch (const NotAvailable& error) {
         why = error.what();
     }
-    write_state(folder.temporary() / state_file, parameters, optimiser, {identity, marks});
+    write_state(folder.temporary() / state_file, parameters, optimiser, {identity, marks, measured_});
     const std::string digest = folder.seal();
     set_marks(marks, fmt::format("checkpoints/step-{}/{}", step, Manifest::file), digest);
     folder.commit();

@@ -12,8 +12,9 @@ namespace tsdiag::training {
 /// manifest that distinguishes them from files of the user.
 class RunFolder {
   public:
-    /// Nothing is written where `directory` is empty.
-    explicit RunFolder(std::filesystem::path directory) : directory_(std::move(directory)) {}
+    /// Nothing is written where `directory` is empty.  `measured`: of a run that begins now.
+    explicit RunFolder(std::filesystem::path directory, RunRecord::Measured measured = {})
+        : directory_(std::move(directory)), measured_(std::move(measured)) {}
 
     /// Starts a new run: the files of an earlier run are removed, others stay.  `words`:
     /// characters.json.  Throws `UsageError` where a file to be written is not the run's own.
@@ -39,6 +40,8 @@ class RunFolder {
 
     /// The last step that has a state; -1: none.
     Index last_saved() const;
+    /// When and where the run began.
+    const RunRecord::Measured& measured() const { return measured_; }
 
   private:
     std::filesystem::path checkpoint(Index step) const;
@@ -48,6 +51,7 @@ class RunFolder {
     void drop_old_states() const;
 
     std::filesystem::path directory_;
+    RunRecord::Measured measured_;
     std::optional<FolderLock> lock_;
     Log log_;
 };

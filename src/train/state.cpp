@@ -78,16 +78,20 @@ LogMarks marks_of(const Json& json, const fs::path& file) {
     return out;
 }
 
-/// The metadata of the file: `training` and `logs` are JSON, `tensors` lines.
+/// The metadata of the file: `training`, `logs` and `measured` are JSON, `tensors` lines; earlier
+/// versions wrote no `measured`.
 struct Metadata {
-    std::string training = {}, logs = {}, tensors = {}, sha256 = {};
+    std::string training = {}, logs = {}, tensors = {}, measured = {}, sha256 = {};
 
-    std::string digest() const { return tsdiag::sha256(training + "\n" + logs + "\n" + tensors); }
+    std::string digest() const {
+        return tsdiag::sha256(training + "\n" + logs + "\n" + tensors +
+                              (measured.empty() ? "" : "\n" + measured));
+    }
 };
 
 void fields(auto& io, Is<Metadata> auto& said) {
     io.key("training", said.training).key("logs", said.logs).key("tensors", said.tensors);
-    io.key("sha256", said.sha256);
+    io.some("measured", said.measured).key("sha256", said.sha256);
 }
 
 std::set<std::string> split_lines(const std::string& text) {
@@ -122,6 +126,7 @@ void write_state(const fs::path& file, const Parameters& parameters, const Optim
     Metadata said{.training = notes.identity.json().dump(),
                   .logs = json_of(notes.logs).dump(),
                   .tensors = lines_of(std::move(tensors))};
+    if (!notes.measured.date.empty()) said.measured = notes.measured.json().dump();
     said.sha256 = said.digest();
     write_safetensors(file, arrays.all(), fields_json(said));
 }
@@ -144,6 +149,9 @@ State::State(const fs::path& file) : file_(file), state_(open_checkpoint(file)) 
     notes_.identity =
         RunRecord::Training::of(Json::parse(said.training, file.string()), file.string());
     notes_.logs = marks_of(Json::parse(said.logs, file.string()), file);
+    if (!said.measured.empty())
+        notes_.measured =
+            RunRecord::Measured::of(Json::parse(said.measured, file.string()), file.string());
 }
 
 void State::restore(Parameters& parameters, Optimiser& optimiser) const {

@@ -14,6 +14,7 @@ constexpr const char* state_file = "training.safetensors";
 struct StateNotes {
     RunRecord::Training identity;  ///< must be equal for the run to be resumed
     LogMarks logs;
+    RunRecord::Measured measured = {};  ///< when and where the training began
 };
 
 /// Writes parameters, moments and notes, with a digest of everything.

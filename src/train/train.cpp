@@ -94,7 +94,7 @@ class Training {
           together_(samples_together(spec_, fit_.tokens, options.batch, backend_)),
           parameters_(std::make_shared<Parameters>()),
           optimiser_(options.adam),
-          folder_(options.directory) {
+          folder_(options.directory, options.measured) {
         const Index concurrent = backend_.host_memory() ? omp_get_max_threads() : 1;
         require_memory(spec_, fit_.tokens, std::min(options.batch, concurrent * together_),
                        backend_);
@@ -424,6 +424,7 @@ class Training {
         Index count = 0;
         for (const auto& [name, tensor] : parameters_->all()) count += tensor.shape().count();
         result_.table = Table(options_.subject.model);
+        record_.measured = options_.measured;
         record_.seed = options_.seed;
         record_.device = backend_.name();
         record_.threads = omp_get_max_threads();
@@ -476,6 +477,7 @@ class Training {
     Index resumed() {
         std::vector<std::string> notes;
         const Index step = folder_.resume(identity(), *parameters_, optimiser_, result_, notes);
+        record_.measured = folder_.measured();
         for (const std::string& note : notes) warn(note);
         return step;
     }

@@ -21,10 +21,12 @@ struct JobFile {
     std::string version = {};
     std::vector<std::string> words = {};
     std::string directory = {}, settings = {}, numerics = {};  ///< `directory`: of the command
+    JobBegin begun = {};
 };
 void fields(auto& io, Is<JobFile> auto& job) {
     io.key("tsdiag", job.version).key("command", job.words).key("directory", job.directory);
     io.key("settings", job.settings).key("numerics", job.numerics);
+    io.some("date", job.begun.date).some("processor", job.begun.processor);
 }
 
 /// What WORKER.worker says.

@@ -111,6 +111,7 @@ UnitStore::UnitStore(const fs::path& result, JobTitle title)
       start_(Clock::now()),
       written_(start_) {
     folder_ /= digest_;
+    learn_begin();
 }
 
 UnitStore::~UnitStore() {
@@ -192,16 +193,24 @@ void UnitStore::write_where_due() {
     write_worker("running");
 }
 
+/// That of the processes before this one.
+void UnitStore::learn_begin() {
+    for (const units::JobFile& job : units::jobs_in(folder_.parent_path()))
+        if (job.folder == folder_ && !job.begun.date.empty()) title_.begun = job.begun;
+}
+
 /// Another process that ends may remove the folder while it is empty, and so what was just made.
 void UnitStore::make_folder() {
     constexpr int most_removals = 100;
     std::error_code failed;
     if (made_ && fs::exists(folder_ / units::job_file, failed)) return;
+    learn_begin();
     const units::JobFile job{.version = TSDIAG_VERSION,
                              .words = title_.words,
                              .directory = fs::current_path(failed).string(),
                              .settings = title_.settings_digest(),
-                             .numerics = title_.numerics};
+                             .numerics = title_.numerics,
+                             .begun = title_.begun};
     // Under a name of its own first: processes of other machines may write it, too.
     const fs::path own = folder_ / (worker_ + ".tmp");
     for (int removals = 0;; ++removals) {

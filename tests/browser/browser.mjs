@@ -36,6 +36,12 @@ const pages = {
   check: () => run("check", "devil.eq59", "--force", "--out", "check"),
   statements: () => run("check", "tse", "--trials", "4", "--force", "--out", "statements"),
   figure: () => run("figure", "tse.fig2", "--force", "--out", "figure"),
+  gradients: () => {
+    for (const [log, swing] of [["vanilla", 0.8], ["norm", 0.2]])
+      writeFileSync(join(work, log + ".csv"), "step,grad_norm\n" +
+        Array.from({ length: 200 }, (_, i) => `${i},${1 + swing * Math.sin(i * i)}\n`).join(""));
+    run("gradients", "vanilla.csv", "norm.csv", "--force", "--out", "gradients");
+  },
   compare: () => {
     run("probe", model + ",deesc=0.5", "--tokens", "24", "--samples", "3", "--no-report", "--force", "--out", "other");
     run("compare", "probe", "other", "--force", "--out", "compare");

@@ -44,7 +44,7 @@ struct Finished {
 class Running {
   public:
     /// Arguments as words; `environment`: "NAME=value", added to what is inherited, in which
-    /// colours are disabled.
+    /// colours are disabled and the date is always the same.
     Running(const std::filesystem::path& directory, std::vector<std::string> words,
             std::vector<std::string> environment = {})
         : out_(directory / ".stdout"), err_(directory / ".stderr") {
@@ -97,6 +97,7 @@ class Running {
     void start(const std::filesystem::path& directory, std::vector<std::string> words,
                std::vector<std::string> environment) {
         std::vector<char*> argv, envp;
+        environment.emplace_back("SOURCE_DATE_EPOCH=1767225600");  // 2026; the first one counts
         for (std::string& word : words) argv.push_back(word.data());
         const auto replaced = [&](std::string_view variable) {
             const std::string_view name = variable.substr(0, variable.find('=') + 1);

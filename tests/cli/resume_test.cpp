@@ -32,7 +32,8 @@ class Resume : public testing::Test {
         ASSERT_EQ(expected.size(), 11u);  // logs, and the models and states of steps 3 and 6
     }
     Finished train(const std::vector<std::string>& more) { return train(more, folder); }
-    static Finished train(const std::vector<std::string>& more, const TemporaryDirectory& folder) {
+    static Finished train(const std::vector<std::string>& more, const TemporaryDirectory& folder,
+                          const std::vector<std::string>& environment = {}) {
         std::vector<std::string> words = {"train",
                                           "random:gpt2,layers=2,d=8,heads=2",
                                           "--data",
@@ -53,7 +54,7 @@ class Resume : public testing::Test {
                                           "t_sim,local_acc",
                                           "-q"};
         words.insert(words.end(), more.begin(), more.end());
-        return tsdiag(folder, words);
+        return tsdiag(folder, words, environment);
     }
     /// Every byte that a resumed run must reproduce.
     std::map<std::string, std::string> made(const std::string& run) {
@@ -100,7 +101,9 @@ TEST_F(Resume, CutsLogsBackToTheCheckpoint) {
 TEST_F(Resume, LogsShorterThanTheStateGoBackToTheOneBefore) {
     const std::string file = path("steps.csv"), text = read_file(file);
     write_file(file, text.substr(0, text.find("\n5,") + 8));  // torn in step 5, after state 3
-    expect_the_same(train({"-o", "run", "--resume"}), "shorter");
+    expect_the_same(train({"-o", "run", "--resume"}, folder, {"SOURCE_DATE_EPOCH=0"}), "shorter");
+    const Json run = Json::parse(read_file(path("run.json")), "run.json");
+    EXPECT_EQ(run["measured"]["date"].string(), "2026-01-01T00:00:00Z") << "that of its beginning";
     EXPECT_THAT(read_file(path("run.json")), HasSubstr("cannot resume from step 6"));
     EXPECT_THAT(read_file(path("report.html")), HasSubstr("cannot resume from step 6"));
     write_file(file, text.substr(0, text.find("\n2,")));

@@ -23,16 +23,18 @@ class ProbeSeries : public testing::Test {
         init("run/checkpoint-200", "2");
         init("run/checkpoint-1000", "3");
     }
-    Finished probe(std::vector<std::string> more = {}) {
+    Finished probe(std::vector<std::string> more = {},
+                   const std::vector<std::string>& environment = {}) {
         more.emplace_back("--no-report");
-        return probe_with_page(std::move(more));
+        return probe_with_page(more, environment);
     }
-    Finished probe_with_page(const std::vector<std::string>& more = {}) {
+    Finished probe_with_page(const std::vector<std::string>& more = {},
+                             const std::vector<std::string>& environment = {}) {
         std::vector<std::string> words = {
             "probe",     "run", "--tokens", "8",
             "--samples", "3",   "--probes", "t_sim,lambda2_abs,local_acc"};
         words.insert(words.end(), more.begin(), more.end());
-        return tsdiag(folder, words);
+        return tsdiag(folder, words, environment);
     }
     std::string metrics(const std::string& out) {
         return read_file(folder / (out + "/metrics.csv"));
@@ -106,8 +108,10 @@ TEST_F(ProbeSeries, GoesOnWhereItWasInterrupted) {
     for (const char* name :
          {"metrics.csv", "curves.csv", "run.json", "checkpoints/200", "checkpoints/1000"})
         fs::remove_all(fs::path(folder / "run.tsdiag") / name);
-    const Finished again = probe();
+    const Finished again = probe({}, {"SOURCE_DATE_EPOCH=1900000000"});
     EXPECT_EQ(again.code, 0) << again.err;
+    const Json run = Json::parse(read_file(folder / "run.tsdiag/run.json"), "run.json");
+    EXPECT_EQ(run["measured"]["date"].string(), "2026-01-01T00:00:00Z") << "that of the first";
     EXPECT_NE(again.out.find("1 reused from an earlier run"), std::string::npos) << again.out;
     EXPECT_EQ(metrics("run.tsdiag"), whole);
 }

@@ -60,6 +60,18 @@ std::string own_lines(const std::string& text) {
     return lines;
 }
 
+/// When the results below `out` were begun.
+Words dates_in(const fs::path& out) {
+    Words dates;
+    for (const auto& entry : fs::recursive_directory_iterator(out))
+        for (const char* name : {"run.json", "claims.json"})
+            if (entry.path().filename() == name) {
+                const Json run = Json::parse(read_file(entry.path()), name, longest_result);
+                dates.push_back(run["measured"]["date"].string());
+            }
+    return dates;
+}
+
 struct CommandCase {
     std::string name;
     Words words;  ///< without --out
@@ -138,12 +150,15 @@ TEST_P(EverySplitCommand, MergedPartsAreTheResultOfOneProcess) {
             const Finished done = tsdiag(
                 folder,
                 with(GetParam().words,
-                     {"--out", out, "--part", std::to_string(part) + "/" + std::to_string(parts)}));
+                     {"--out", out, "--part", std::to_string(part) + "/" + std::to_string(parts)}),
+                part < parts ? Words{"SOURCE_DATE_EPOCH=0"} : Words());
             ASSERT_EQ(done.code, 0) << done.err;
         }
-        const Finished merged = tsdiag(folder, {"merge", out});
+        const Finished merged = tsdiag(folder, {"merge", out}, {"SOURCE_DATE_EPOCH=0"});
         ASSERT_EQ(merged.code, 0) << merged.err;
         expect_the_same(out);
+        for (const std::string& date : dates_in(folder / out))
+            EXPECT_EQ(date, "2026-01-01T00:00:00Z") << "that of the first part";
     }
 }
 

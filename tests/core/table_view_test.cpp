@@ -24,8 +24,27 @@ TEST(Readable, OnlyOneIsShownAsOne) {
                 EXPECT_NE(readable(value, digits), "1") << k;
                 EXPECT_NE(readable(-value, digits), "-1") << k;
             }
+    EXPECT_EQ(readable(1 - 3e-15), "1 - 3e-15");
+    EXPECT_EQ(readable(-1 - 2e-7), "-1 - 2e-07");
     EXPECT_NE(readable(std::numeric_limits<double>::denorm_min()), "0");
     EXPECT_NE(readable(-1e-300), "-0");
+}
+
+TEST(WithError, HasTwoDigitsOfTheErrorAndTheValueToTheSamePlace) {
+    const std::string sign = " \u00b1 ";
+    EXPECT_EQ(with_error(0.513234, 0.0041), "0.5132" + sign + "0.0041");
+    EXPECT_EQ(with_error(0.513, 0.00398), "0.5130" + sign + "0.0040");
+    EXPECT_EQ(with_error(-3.2, 0.999), "-3.2" + sign + "1.0");
+    EXPECT_EQ(with_error(12345, 67), "12345" + sign + "67");
+    EXPECT_EQ(with_error(12349, 670), "12350" + sign + "670");
+    EXPECT_EQ(with_error(-1e-6, 0.0012), "0.0000" + sign + "0.0012");
+    EXPECT_EQ(with_error(1.234e-8, 1.2e-10), "(1.234" + sign + "0.012)e-08");
+    EXPECT_EQ(with_error(1e7, 3e5), "(1.000" + sign + "0.030)e+07");
+    // An error below the digits that are read.
+    EXPECT_EQ(with_error(0.123456789, 1e-9), "0.123457" + sign + "1e-09");
+    EXPECT_EQ(with_error(1 - 3e-15, 1e-17), "1 - 3e-15" + sign + "1e-17");
+    EXPECT_EQ(with_error(0.123456, std::nullopt), "0.1235");
+    EXPECT_EQ(with_error(0.5, 0.0), "0.5");
 }
 
 TEST(TableView, GivesALayerItsOwnNumberOrTheMeanOverHeads) {

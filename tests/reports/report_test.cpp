@@ -131,7 +131,8 @@ TEST(ReportTest, HostileNamesStayText) {
 
 TEST(ReportTest, TellsWhatRunJsonKnowsAndLeavesOutTheRest) {
     Folder folder;
-    const Json run = Json::parse(R"({"tsdiag": "9.8.7", "seed": 5, "device": "cpu",
+    const Json run = Json::parse(R"({"tsdiag": "9.8.7", "seed": 5, "device": "cpu", "threads": 2,
+        "measured": {"date": "2026-11-28T14:03:05Z", "commit": "1c98", "processor": "AMD EPYC"},
         "model": {"name": "a GPT", "trained": true, "a2": [0.5, 1.5], "layers": 4},
         "input": {"kind": "ids:random", "tokens": 64}, "warnings": ["a late warning"],
         "phases": [{"name": "forward", "seconds": 1.5}]})",
@@ -139,7 +140,9 @@ TEST(ReportTest, TellsWhatRunJsonKnowsAndLeavesOutTheRest) {
     const std::string page = page_of(test::sample_table(test::small(1)), run, folder);
     for (const char* text :
          {"<h1>a GPT</h1>", "<dt>Seed</dt><dd>5</dd>", "<dt>a2</dt><dd>0.5 to 1.5</dd>",
-          "<dt>Weights</dt><dd>read from files</dd>", "a late warning", "9.8.7",
+          "<dt>Weights</dt><dd>read from files</dd>", "a late warning",
+          "<dd>2026-11-28 on AMD EPYC, 2 threads, tsdiag 9.8.7 (commit 1c98)</dd>",
+          "<dt>How to cite</dt><dd>tsdiag 9.8.7, and the paper that defines the metric",
           "random token ids, which are not language"})
         EXPECT_TRUE(contains(page, text));
     EXPECT_FALSE(contains(page, "<dt>Width</dt>"));

@@ -46,6 +46,19 @@ Finding finding(const TrainResult& result, const std::string& words) {
     return {};
 }
 
+/// Each finding links to the figure that it is about.
+TEST(TrainingFindings, LinkToTheirFigures) {
+    TrainResult result = trained([](double share) { return 4 * std::exp(-3 * share); });
+    add_similarity(result, {0.1, 0.2, 0.3}, {0.1, 0.995, 0.999});
+    for (const Index layer : {0, 1})
+        result.table.scalar({.step = 200, .layer = layer}, "grad_norm", layer == 0 ? 1e-9 : 1.0);
+    result.run.set("model", "random:post-norm").set("warnings", Json::Array{Json("odd")});
+    EXPECT_EQ(finding(result, "The training loss").figure, "learning");
+    EXPECT_EQ(finding(result, "Tokens collapse").figure, "similarity");
+    EXPECT_EQ(finding(result, "The gradient vanishes").figure, "gradients");
+    EXPECT_EQ(finding(result, "odd.").figure, "");
+}
+
 double falls(double share) { return 4 * std::exp(-3 * share); }
 
 TEST(TrainingFindings, ALossThatFallsIsGood) {

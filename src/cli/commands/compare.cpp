@@ -231,7 +231,7 @@ int CompareCommand::run() const {
         for (Judgement& one : judge(assertion, all)) judged.push_back(std::move(one));
     const bool failed = std::ranges::any_of(judged, [](auto& one) { return !one.holds; });
 
-    const RunRecord found = record_of(all, changes, judged), run = described(found);
+    const RunRecord found = record_of(all, changes, judged), run = headed(found);
     if (directory) {
         write_atomically(directory->temporary() / "compare.csv", comparison_csv(changes, all));
         for (const std::string& line : write_comparison(all, changes, judged_findings(judged), run,

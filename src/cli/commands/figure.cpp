@@ -99,9 +99,7 @@ std::string summary_of(const Study& page) {
     std::vector<std::vector<std::string>> rows;
     for (const Comparison& c : page.comparisons) {
         std::string measured = c.unknown.empty() ? "-" : c.unknown;
-        if (c.measured)
-            measured = c.error ? fmt::format("{:.4g} +- {:.2g}", *c.measured, *c.error)
-                               : fmt::format("{:.4g}", *c.measured);
+        if (c.measured) measured = number_cell(c.measured, c.error);
         rows.push_back({"  " + c.what, measured,
                         c.expected ? fmt::format("{:.4g}", *c.expected) : "", c.judgement});
     }
@@ -147,9 +145,9 @@ Json make(const FigureCommand& command, const ExperimentEntry& entry, Experiment
     options.progress = [&bar](const Progress& progress) { bar.update(progress); };
     RunResult result = perform(entry, options);
     bar.clear();
-    result.run = described(result.run);
+    result.run = described(result.run, job.measured());
     const Study page = study(entry, result, options);
-    result.run = with_findings(result.run, {{.text = page.outcome, .headline = true}});
+    result.run = with_findings(result.run, study_findings(page));
     writer.write(
         result,
         [&](const fs::path& folder) {

@@ -78,10 +78,11 @@ using Rows = std::vector<std::vector<std::string>>;
 
 Rows rows_of(const std::vector<Shown>& all) {
     Rows rows = {
-        {"log", "series", std::string(metric::grad_rsd), "low", "high", "stderr", "mean", "count"}};
+        {"log", "series", std::string(metric::grad_rsd), "low", "high", "mean", "count"}};
     for (const Shown& one : all)
-        rows.push_back({one.log, one.rsd.at.tensor, text_of(one.rsd.value), text_of(one.rsd.low),
-                        text_of(one.rsd.high), text_of(one.rsd.standard_error), text_of(one.mean),
+        rows.push_back({one.log, one.rsd.at.tensor,
+                        number_cell(one.rsd.value, one.rsd.standard_error), text_of(one.rsd.low),
+                        text_of(one.rsd.high), text_of(one.mean),
                         fmt::format("{}", one.rsd.count)});
     return rows;
 }

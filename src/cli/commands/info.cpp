@@ -4,10 +4,10 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 
 #include "command.hpp"
 #include "json_outputs.hpp"
+#include "machine.hpp"
 #include "terminal.hpp"
 #include "threads.hpp"
 #include "tsdiag/error.hpp"
@@ -22,13 +22,6 @@ struct InfoCommand final : Command {
     explicit InfoCommand(CLI::App&);
     int run() const override;
 };
-
-std::string processor() {
-    std::ifstream in("/proc/cpuinfo");
-    for (std::string line; std::getline(in, line);)
-        if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
-    return "unknown";
-}
 
 std::string found_on_path(const std::string& program) {
     const char* path = std::getenv("PATH");

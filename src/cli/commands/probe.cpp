@@ -133,7 +133,7 @@ void probe_one(const ProbeOptions& probe, const std::string& out, bool alone) {
     bar.clear();
     if (job.computes_units_only()) return job.finish(out, probe.quiet);
 
-    result.run = described(result.run);
+    result.run = described(result.run, job.measured());
     writer->write_tables(result);
     if (profile) profile->mark(Cost::phase, "tables");
     if (!probe.no_report) {

@@ -9,6 +9,7 @@
 #include "command.hpp"
 #include "interruption.hpp"
 #include "json_outputs.hpp"
+#include "machine.hpp"
 #include "result_files.hpp"
 #include "summary.hpp"
 #include "terminal.hpp"
@@ -241,6 +242,7 @@ int TrainCommand::run() const {
     const FolderLock lock(folder);  // held until the page is written
     TrainOptions options = train;
     options.directory = folder;
+    options.measured = measured_now();
     Live live(*this);
     options.progress = [&](const TrainStep& step) {
         live.update(step);
@@ -257,13 +259,14 @@ int TrainCommand::run() const {
                         result.steps.back().step));
         return 130;
     }
+    result.run = described(result.run);
     const PlainPage page = training_page(result);
     OutputFolder directory(
         options.directory,
         {.writes = {"run.json", "report.html", "figures/*"}, .force = true, .in_place = true});
     for (const std::string& line : write_plain_page(page, directory.temporary(), look))
         if (!quiet) say("tsdiag: " + printable(line));
-    write_description(with_findings(described(result.run), page.findings), directory.temporary(),
+    write_description(with_findings(result.run, page.findings), directory.temporary(),
                       "run.json", lock.folder());
     directory.commit();
     print_json("train", Json()

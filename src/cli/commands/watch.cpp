@@ -13,6 +13,7 @@
 
 #include "command.hpp"
 #include "json_outputs.hpp"
+#include "machine.hpp"
 #include "probing.hpp"
 #include "result_files.hpp"
 #include "series_parts.hpp"
@@ -127,6 +128,7 @@ class Watch {
     std::map<Index, Measured> measured_;          ///< by step, also of checkpoints that are gone
     std::map<std::string, std::string> refused_;  ///< state of the files, by path
     std::vector<Alarm> alarms_;
+    std::vector<Finding> findings_;  ///< of what is published
     std::vector<Alarm> reported_;
     std::size_t waiting_ = 0;  ///< checkpoints that are written to, in this look
     bool restored_ = false, published_ = false;
@@ -234,7 +236,7 @@ SeriesPart Watch::measure(const SeriesMember& member, const ProbeOptions& probe,
     options.subject.model = member.path;
     options.progress = [&bar](const Progress& at) { bar.update(at); };
     return measured_part(options, part_folder(out_, member.step), digest, command_.directory,
-                         member.step);
+                         member.step, measured_now());
 }
 
 void Watch::look() {
@@ -288,7 +290,8 @@ void Watch::publish() {
     RunRecord run = series_run(series, parts, table);
     run.watch = RunRecord::Watch{.alarms = alarms_, .false_alarms = command_.alarms.rate};
     if (!command_.once) run.watch->refresh = Index(std::max(command_.every, 1.0));
-    Json description = with_findings(run, series_verdict(table, run));
+    findings_ = series_verdict(table, run);
+    Json description = with_findings(run, findings_);
     RunResult result{std::move(table), std::move(description)};
     ResultWriter writer(out_, command_.probe.force);
     writer.write_tables(result);
@@ -323,6 +326,7 @@ void Watch::report(Index last) {
                    .set("unit", measured_.begin()->second.member.unit)
                    .set("step", last)
                    .set("checkpoints", std::ssize(measured_))
+                   .set("findings", findings_json(findings_))
                    .set("alarms", std::move(all))
                    .set("new", std::move(unreported)),
                true);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 namespace tsdiag {
 namespace {
@@ -33,15 +32,47 @@ class Layer {
     Index count_ = 0;
 };
 
+/// The power of ten of the first of two significant digits.
+int exponent_of(double value) {
+    const std::string text = fmt::format("{:.1e}", value);
+    return std::stoi(text.substr(text.find('e') + 1));
+}
+
 }  // namespace
 
 std::string readable(double value, int digits) {
     std::string text = fmt::format("{:.{}g}", value, digits);
-    if (std::abs(value) == 1) return text;
-    constexpr int exact = std::numeric_limits<double>::max_digits10;
-    for (int more = digits + 1; (text == "1" || text == "-1") && more <= exact; ++more)
+    if (std::abs(value) == 1 || (text != "1" && text != "-1")) return text;
+    constexpr double shown = 1e-6;  // below, nines or zeros would have to be counted
+    const double beyond = std::abs(value) - 1;
+    if (std::abs(beyond) < shown) {
+        const bool outwards = (beyond > 0) == (value > 0);
+        return fmt::format("{} {} {:.2g}", text, outwards ? '+' : '-', std::abs(beyond));
+    }
+    for (int more = digits + 1; text == "1" || text == "-1"; ++more)
         text = fmt::format("{:.{}g}", value, more);
     return text;
+}
+
+std::string with_error(double value, const std::optional<double>& error) {
+    constexpr int most_digits = 6;  // of the value
+    if (!error || !(*error > 0) || !std::isfinite(*error)) return readable(value);
+    const int place = exponent_of(*error) - 1;  // of the last digit
+    if (std::abs(value) < std::pow(10.0, place) / 2) value = 0;  // not "-0.000"
+    if (exponent_of(value) - place >= most_digits)
+        return fmt::format("{} \u00b1 {:.2g}", readable(value, most_digits), *error);
+    constexpr double least_plain = 1e-4, most_plain = 1e6;
+    const double larger = std::max(std::abs(value), *error);
+    if (larger < least_plain || larger >= most_plain) {
+        const int power = exponent_of(larger);
+        const double unit = std::pow(10.0, power);
+        return fmt::format("({:.{}f} \u00b1 {:.{}f})e{:+03d}", value / unit, power - place,
+                           *error / unit, power - place, power);
+    }
+    if (place <= 0) return fmt::format("{:.{}f} \u00b1 {:.{}f}", value, -place, *error, -place);
+    const double unit = std::pow(10.0, place);
+    return fmt::format("{:.0f} \u00b1 {:.0f}", std::round(value / unit) * unit,
+                       std::round(*error / unit) * unit);
 }
 
 TableView::TableView(const Table& table) : rows_(table.metrics()) {
