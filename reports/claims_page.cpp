@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "page.hpp"
@@ -24,6 +25,22 @@ std::string figure_name(const Claim& claim) {
 
 bool is_open(Verdict v) { return v == Verdict::not_decided || v == Verdict::hypothesis_not_met; }
 bool is_false(Verdict v) { return v == Verdict::false_as_stated || v == Verdict::ambiguous; }
+
+/// The value of a trace whose draws all give the same, within rounding; none of means, which a
+/// claimed value stands beside.
+std::optional<double> only_value(const Trace& t) {
+    constexpr double rounding = 1e-9;  // of bounds in float64, which lose some digits
+    if (t.y.empty() || t.y_title == "mean") return std::nullopt;
+    const auto [low, high] = std::ranges::minmax(t.y);
+    const bool same = high - low <= rounding * std::max(std::abs(low), std::abs(high));
+    return same ? std::optional(t.y.back()) : std::nullopt;
+}
+
+/// Would the figure be flat lines?
+bool is_flat(const Examined& e) {
+    return std::ranges::all_of(
+        e.readings, [](const Reading& r) { return r.trace.x.empty() || only_value(r.trace); });
+}
 
 /// "2 of 3" controls failed; empty where there is none.
 std::string failed_controls(const Examined& e) {
@@ -54,6 +71,12 @@ Finding finding(const Examined& e) {
                                   control_outcome(r));
     if (!e.controls.empty())
         f.text += fmt::format(" {} controls failed as they must.", failed_controls(e));
+    if (is_flat(e))
+        for (const Reading& r : e.readings)
+            if (const auto value = only_value(r.trace))
+                f.text +=
+                    fmt::format(" {}: {} is {} in every draw.", r.name.empty() ? r.formula : r.name,
+                                r.trace.y_title, number(*value));
     f.figure = figure_name(*e.claim);
     return f;
 }
@@ -241,6 +264,7 @@ Finding claims_headline(std::span<const Examined> examined) {
 }
 
 std::optional<Figure> claim_figure(const Examined& e) {
+    if (is_flat(e)) return {};
     Figure figure{.name = figure_name(*e.claim),
                   .title = fmt::format("{}: {}", e.claim->name, name(e.verdict)),
                   .caption = fmt::format("{} Source: {}. Examined with n = {}, d = {}, {} trials.",
@@ -252,7 +276,6 @@ std::optional<Figure> claim_figure(const Examined& e) {
         figure.alt += fmt::format("{}{}: {}, {} against {}.", figure.alt.empty() ? "" : " ", r.name,
                                   name(r.verdict), number(*r.measured), number(*r.bound));
     }
-    if (figure.panels.empty()) return {};
     return figure;
 }
 
@@ -276,8 +299,8 @@ std::vector<std::string> write_claims_report(std::span<const Examined> examined,
         if (std::optional<Figure> f = claim_figure(e))
             page.figures.push_back(std::move(*f));
         else
-            page.missing.push_back(
-                fmt::format("{}: exact comparisons, all in the table.", e.claim->name));
+            page.missing.push_back(fmt::format(
+                "{}: no number varies between draws; the table has all.", e.claim->name));
     }
     page.findings = by_severity(std::move(page.findings));
     return reports::write_page(std::move(page), directory, look);

@@ -287,10 +287,9 @@ Canvas margins_of(const Figure& figure, const Layout& size) {
             canvas.bottom = std::max(canvas.bottom, bottom_margin - 10 + 7 * double(label.size()));
     }
     canvas.left = 34 + 7 * double(longest);
-    const bool titled =
-        std::ranges::any_of(figure.panels, [](const Plot& p) {
-            return !p.title.empty() || (p.grid && p.grid->bar_named);
-        });
+    const bool titled = std::ranges::any_of(figure.panels, [](const Plot& p) {
+        return !p.title.empty() || (p.grid && p.grid->bar_named);
+    });
     canvas.top = titled ? top_margin : untitled_margin;
     return canvas;
 }

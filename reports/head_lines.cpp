@@ -56,9 +56,9 @@ std::vector<Figure> finished(const TableView& rows, Figure figure) {
         return std::ranges::any_of(plot.series, [](const Series& s) { return !s.low.empty(); });
     });
     if (several)
-        figure.caption += fmt::format(
-            " Lines: means over the heads of a layer{}.",
-            shows_bands(figure) ? "; bands: minimum and maximum over heads" : "");
+        figure.caption +=
+            fmt::format(" Lines: means over the heads of a layer{}.",
+                        shows_bands(figure) ? "; bands: minimum and maximum over heads" : "");
     figure.alt = "Line charts over the layers. " + in_words(figure.panels);
     return {std::move(figure)};
 }

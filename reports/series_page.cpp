@@ -222,8 +222,7 @@ std::string numbers_html(const Table& table, const RunRecord& run, const ShortNa
         const MetricRow& one = rsd[model];
         body += fmt::format("<tr><th scope=\"row\">{}</th><td class=\"words\">{}</td>",
                             html(names.at(model)), html(log.series));
-        const std::string value =
-            one.value ? with_error(*one.value, one.standard_error) : "\u2013";
+        const std::string value = one.value ? with_error(*one.value, one.standard_error) : "\u2013";
         body += fmt::format("<td>{}</td>", value) + cell(one.low) + cell(one.high) +
                 cell(mean[model].value);
         body += fmt::format("<td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n", log.count,
@@ -231,10 +230,10 @@ std::string numbers_html(const Table& table, const RunRecord& run, const ShortNa
     }
     return table_html(
         {.label = "Series",
-         .caption = fmt::format(
-             "{} is the standard deviation over the mean, \u00b1 its standard error; low and high bound it with a confidence "
-             "of {}; order is that of the autoregression used for the bounds.",
-             metric::grad_rsd, number(run.confidence.value_or(0))),
+         .caption = fmt::format("{} is the standard deviation over the mean, \u00b1 its standard "
+                                "error; low and high bound it with a confidence "
+                                "of {}; order is that of the autoregression used for the bounds.",
+                                metric::grad_rsd, number(run.confidence.value_or(0))),
          .columns = {{"log"},
                      {"series"},
                      {std::string(metric::grad_rsd)},

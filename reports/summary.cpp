@@ -106,9 +106,8 @@ std::string model_table(const TableView& rows, const std::string& model) {
     }
     const std::string left_out =
         step > 1 ? fmt::format(" One layer in {} is shown; metrics.csv has all.", step) : "";
-    const bool scattered = std::ranges::any_of(columns, [](const Column& c) {
-        return c.widest_error > 0;
-    });
+    const bool scattered =
+        std::ranges::any_of(columns, [](const Column& c) { return c.widest_error > 0; });
     const std::string whose = rows.models().size() > 1 ? html(label(model)) + ": " : "";
     return table_html(
         {.label = "Numbers by layer",

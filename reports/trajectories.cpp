@@ -121,13 +121,12 @@ std::optional<Figure> trajectory(const TableView& rows, const TrajectoryKind& ki
 }
 
 std::string change_in_words(const RunRecord::Change& change, const std::string& unit) {
-    std::string text =
-        fmt::format("{}{} of layer {} {} from {} at {} {} to {} at {} ({}{})", change.metric,
-                    change.stage.empty() ? "" : fmt::format(" ({})", change.stage), change.layer,
-                    change.last > change.first ? "rises" : "falls", number(change.first), unit,
-                    change.from, number(change.last), change.to,
-                    change.last > change.first ? "+" : "",
-                    with_error(change.last - change.first, change.error));
+    std::string text = fmt::format(
+        "{}{} of layer {} {} from {} at {} {} to {} at {} ({}{})", change.metric,
+        change.stage.empty() ? "" : fmt::format(" ({})", change.stage), change.layer,
+        change.last > change.first ? "rises" : "falls", number(change.first), unit, change.from,
+        number(change.last), change.to, change.last > change.first ? "+" : "",
+        with_error(change.last - change.first, change.error));
     if (change.steepest_from != change.from || change.steepest_to != change.to)
         text += fmt::format(", fastest from {} to {} ({:+.3g})", change.steepest_from,
                             change.steepest_to, change.steepest);

@@ -127,10 +127,11 @@ void ModelVerdict::predicted_depth() {
     // Of a single layer the rate is told with its prediction.
     const bool single = ratios.size() == 1;
     const std::string rate =
-        single ? "At the rate of its only layer"
-               : fmt::format("In the first {} layers {} multiplies similarity odds by {} on average",
-                             used, is_parallel() ? "attention with feed-forward" : "attention",
-                             number(std::exp(log_ratio)));
+        single
+            ? "At the rate of its only layer"
+            : fmt::format("In the first {} layers {} multiplies similarity odds by {} on average",
+                          used, is_parallel() ? "attention with feed-forward" : "attention",
+                          number(std::exp(log_ratio)));
     if (log_ratio <= 0) {
         say(Level::note,
             fmt::format("{} t_sim would never pass {}.", single ? rate : rate + "; at this rate",

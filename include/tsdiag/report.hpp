@@ -265,7 +265,7 @@ struct Examined;  // claim.hpp
 
 /// The figure of a claim: measured over bound (quantiles over the draws), running means against the
 /// claimed value, or means over N against the claimed power.  nullopt where it rests on exact
-/// comparisons alone.
+/// comparisons alone, or where every draw gives the same.
 std::optional<Figure> claim_figure(const Examined& examined);
 
 /// "50 of 58 statements hold in these draws; false as stated: ..." of at least one.

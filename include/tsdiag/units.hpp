@@ -122,7 +122,7 @@ struct JobTitle {
     std::string settings;            ///< a text or a digest of all that determines the records
     /// What decides the last bits: device, instruction set, libraries.
     std::string numerics;
-    JobBegin begun = {};  ///< decides nothing
+    JobBegin begun = {};                  ///< decides nothing
     std::string digest() const;           ///< of version, settings and numerics; 32 hex digits
     std::string settings_digest() const;  ///< without the numerics
 };

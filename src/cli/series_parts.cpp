@@ -224,8 +224,7 @@ void set_place(SeriesPart& part, const std::string& model, Index step) {
 }
 
 SeriesPart measured_part(const RunOptions& options, const fs::path& to, const std::string& digest,
-                         const std::string& model, Index step,
-                         const RunRecord::Measured& began) {
+                         const std::string& model, Index step, const RunRecord::Measured& began) {
     RunResult result = run(options);
     SeriesPart part{
         .metrics = result.table.metrics(), .curves = result.table.curves(), .run = result.run};

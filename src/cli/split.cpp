@@ -92,11 +92,11 @@ SplitJob::SplitJob(const SplitOptions& options, const std::string& result,
     : options_(options) {
     const std::string numerics = options.mixed ? "mixed" : numerics_of(device);
     const RunRecord::Measured now = measured_now();
-    store_ = std::make_unique<UnitStore>(
-        result, JobTitle{unsplit_words(),
-                         commit() + "\n" + settings,
-                         numerics,
-                         {.date = now.date, .processor = now.processor}});
+    store_ = std::make_unique<UnitStore>(result,
+                                         JobTitle{unsplit_words(),
+                                                  commit() + "\n" + settings,
+                                                  numerics,
+                                                  {.date = now.date, .processor = now.processor}});
     first_counter_ = participation().counters;
     if (participation().ranks) agree(result);
     if (options.parts == 0 && !participation().ranks) store_->set_best_effort();

@@ -182,7 +182,8 @@ void align_points(std::vector<std::string>& cells) {
     for (const std::string& error : errors) widest = std::max(widest, error.size());
     for (std::size_t i = 0; i < cells.size(); ++i)
         if (cells[i] != "-")
-            cells[i] += fmt::format("{}{:>{}}", has_error[i] ? plus_minus : "   ", errors[i], widest);
+            cells[i] +=
+                fmt::format("{}{:>{}}", has_error[i] ? plus_minus : "   ", errors[i], widest);
 }
 
 std::string aligned(std::vector<std::vector<std::string>> rows, std::size_t left_columns) {

@@ -156,7 +156,8 @@ std::string RunFolder::save(Index step, const ModelSpec& spec, const Parameters&
     } catch (const NotAvailable& error) {
         why = error.what();
     }
-    write_state(folder.temporary() / state_file, parameters, optimiser, {identity, marks, measured_});
+    write_state(folder.temporary() / state_file, parameters, optimiser,
+                {identity, marks, measured_});
     const std::string digest = folder.seal();
     set_marks(marks, fmt::format("checkpoints/step-{}/{}", step, Manifest::file), digest);
     folder.commit();

@@ -6,6 +6,7 @@
 
 #include "program.hpp"
 #include "support/places.hpp"
+#include "tsdiag/json.hpp"
 
 /// `train --resume` after kills, full disks and accidental changes.
 namespace tsdiag::test {

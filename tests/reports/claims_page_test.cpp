@@ -58,6 +58,21 @@ TEST(ClaimFigure, IsNoneOfExactComparisons) {
     EXPECT_FALSE(claim_figure(e));
 }
 
+/// A flat line shows nothing: its sentence has the value.
+TEST(ClaimFigure, IsNoneWhereEveryDrawGivesTheSame) {
+    Examined e = made_up();
+    std::erase_if(e.readings, [](const Reading& r) { return r.trace.y_title == "mean"; });
+    ASSERT_FALSE(e.readings.empty());
+    for (Reading& r : e.readings)
+        for (std::size_t i = 0; i < r.trace.y.size(); ++i) r.trace.y[i] = 2 + 1e-15 * double(i);
+    EXPECT_FALSE(claim_figure(e));
+    Folder folder;
+    write_claims_report(std::vector<Examined>{e}, {}, folder.path);
+    EXPECT_THAT(slurp(folder.path / "report.html"), HasSubstr(" is 2 in every draw."));
+    e.readings.front().trace.y.back() = 2.1;
+    EXPECT_TRUE(claim_figure(e));
+}
+
 TEST(ClaimsReport, SaysWhatFailsAndEscapesIt) {
     Folder folder;
     const std::vector<Examined> list{made_up()};

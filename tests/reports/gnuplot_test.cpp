@@ -414,6 +414,21 @@ TEST_F(GnuplotTest, AStyleChoosesColoursAndFont) {
     EXPECT_THAT(script, HasSubstr("'#123456'"));
 }
 
+TEST_F(GnuplotTest, AColourBarHasItsNameWhereThePanelHasNone) {
+    Figure figure{
+        .name = "cells",
+        .panels = {
+            {.title = "delta: a norm",
+             .grid = Grid{.rows = 1, .cols = 2, .values = {0.0, 1.0}, .value_title = "delta"}}}};
+    const auto names_bar = [&](bool titles) {
+        draw(std::vector{for_paper(figure, titles)}, folder.path, {.width = 3.25});
+        const std::string script = slurp(folder.path / "cells.gp");
+        return std::regex_search(script, std::regex("set label 'delta' at [^\n]* right\n"));
+    };
+    EXPECT_TRUE(names_bar(false));
+    EXPECT_FALSE(names_bar(true));
+}
+
 TEST_F(GnuplotTest, ALongTitleBeginsWhereItEndsOnTheSheet) {
     const auto begin = [&](const std::string& title) {
         Figure figure = one_line("t_sim");

@@ -160,6 +160,9 @@ TEST(ForPaperTest, LettersTellPanelsApart) {
     figure.panels.push_back(figure.panels[0]);
     EXPECT_EQ(for_paper(figure, false).panels[1].title, "(b)");
     EXPECT_EQ(for_paper(figure, true).panels[1].title, "(b) t");
+    figure.panels[1].grid = Grid{.rows = 1, .cols = 1, .values = {1.0}, .value_title = "delta"};
+    EXPECT_TRUE(for_paper(figure, false).panels[1].grid->bar_named);
+    EXPECT_FALSE(for_paper(figure, true).panels[1].grid->bar_named);
 }
 
 }  // namespace

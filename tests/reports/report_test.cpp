@@ -150,6 +150,60 @@ TEST(ReportTest, TellsWhatRunJsonKnowsAndLeavesOutTheRest) {
         contains(page, "1.5 s"));  // the same run gives the same page, however long it took
 }
 
+TEST(StudyFindings, AreGoodOnlyWhereAClaimIsSupported) {
+    using Outcome = Comparison::Outcome;
+    const auto level = [](const std::vector<Outcome>& outcomes) {
+        Study study{.outcome = "Of these."};
+        for (const Outcome outcome : outcomes)
+            study.comparisons.push_back({.what = "x", .measured = 1.0, .outcome = outcome});
+        return study_findings(study).front().level;
+    };
+    EXPECT_EQ(level({Outcome::unjudged, Outcome::unjudged}), Finding::Level::note);
+    EXPECT_EQ(level({}), Finding::Level::note);
+    EXPECT_EQ(level({Outcome::unjudged, Outcome::consistent}), Finding::Level::good);
+    EXPECT_EQ(level({Outcome::found, Outcome::open}), Finding::Level::note);
+    EXPECT_EQ(level({Outcome::found, Outcome::contradicted}), Finding::Level::warning);
+}
+
+TEST(StudyFindings, HaveEachContradictedClaimAndTheNotes) {
+    const Study study{.outcome = "Of these.",
+                      .notes = {"A note."},
+                      .comparisons = {{.what = "x",
+                                       .says = "[TSE]: 2",
+                                       .measured = 1.0,
+                                       .error = 0.01,
+                                       .outcome = Comparison::Outcome::contradicted}}};
+    const std::vector<Finding> all = study_findings(study);
+    ASSERT_EQ(all.size(), 3u);
+    EXPECT_TRUE(all[0].headline);
+    EXPECT_EQ(all[1].level, Finding::Level::warning);
+    EXPECT_EQ(all[1].text, "Contradicted: x, measured 1.000 \u00b1 0.010; [TSE]: 2.");
+    EXPECT_EQ(all[2].text, "A note.");
+}
+
+TEST(ReportTest, CaptionsSayNothingOfABandOfOnePoint) {
+    Figure figure{.panels = {{.series = {{.x = {0}, .y = {1.0}, .low = {0.5}, .high = {1.5}}}}}};
+    EXPECT_FALSE(shows_bands(figure));
+    figure.panels[0].series[0] = {
+        .x = {0, 1}, .y = {1.0, 1.0}, .low = {0.5, std::nullopt}, .high = {1.5, std::nullopt}};
+    EXPECT_FALSE(shows_bands(figure));
+    figure.panels[0].series[0].low[1] = figure.panels[0].series[0].high[1] = 1.0;
+    EXPECT_TRUE(shows_bands(figure));
+}
+
+/// Errors stand beside their numbers.
+TEST(ReportTest, TablesHaveStandardErrors) {
+    Folder folder;
+    test::Shape shape = test::small(1);
+    shape.samples = 1;
+    EXPECT_FALSE(contains(page_of(test::sample_table(shape), {}, folder), "\u00b1 standard error"));
+    shape.samples = 3;
+    const std::string page = page_of(test::sample_table(shape), {}, folder);
+    EXPECT_TRUE(contains(page, "\u00b1 standard error"));
+    EXPECT_TRUE(std::regex_search(
+        page, std::regex("<td>[-0-9.]+(\u2007|\u2008)* \u00b1 [0-9.]+(\u2007|\u2008)*</td>")));
+}
+
 /// Findings on the heads of a model link to the figure of that model.
 TEST(ReportTest, HeadsAreShownInTheFigureOfTheirModel) {
     Table all = test::sample_table(test::small(1), "first");

@@ -263,7 +263,7 @@ TEST(VerdictTest, PredictsTheDepthOfSaturationByTheOddsIdentity) {
     add_ratios(t, {2, 2});
     EXPECT_EQ(saying(verdict(t, {}), "would pass").text,
               "In the first 2 layers attention multiplies similarity odds by 2 on average: t_sim "
-              "would pass 0.99 after 12.6 layers; not in the 2 measured.");
+              "would pass 0.99 after 12.6 layers; it does not in the 2 layers measured.");
     t = states({0.1, 0.995}, 1.0 / 64);
     add_ratios(t, {2, 2});
     EXPECT_THAT(saying(verdict(t, {}), "would pass").text, EndsWith("12.6 layers; measured: 2."));
@@ -274,9 +274,24 @@ TEST(VerdictTest, ARatioBelowOneNeverSaturates) {
     add_ratios(t, {0.8});
     const std::vector<Finding> all = verdict(t, {});
     EXPECT_EQ(saying(all, "never pass").text,
-              "In the first layer attention multiplies similarity odds by 0.8; at this rate t_sim "
-              "would never pass 0.99.");
+              "At the rate of its only layer t_sim would never pass 0.99.");
     EXPECT_EQ(saying(all, "The attention step of layer 0 multiplies").level, Finding::Level::good);
+    t = states({0.1, 0.1});
+    add_ratios(t, {0.8, 0.8});
+    EXPECT_EQ(saying(verdict(t, {}), "never pass").text,
+              "In the first 2 layers attention multiplies similarity odds by 0.8 on average; at "
+              "this rate t_sim would never pass 0.99.");
+}
+
+/// The rate of a single layer is told once.
+TEST(VerdictTest, OfOneLayerNoNumberIsToldTwice) {
+    Table t = states({0.1}, 1.0 / 64);
+    add_ratios(t, {2});
+    const std::vector<Finding> all = verdict(t, {});
+    EXPECT_EQ(saying(all, "would pass").text,
+              "At the rate of its only layer t_sim would pass 0.99 after 12.6 layers.");
+    EXPECT_EQ(saying(all, "The attention step").text,
+              "The attention step of layer 0 multiplies similarity odds by 2.");
 }
 
 TEST(VerdictTest, APartOfTheLayersPredictsNothingOfTheInput) {
@@ -328,6 +343,17 @@ TEST(VerdictTest, HeadsAreCountedGrammatically) {
     most.push_back(plain);
     EXPECT_EQ(saying(verdict(heads(most), {}), "rank one").text,
               "8 of 9 heads are nearly rank one, all of them in layer 2.");
+}
+
+TEST(VerdictTest, EachKindIsCountedAmongTheHeadsThatHaveItsNumbers) {
+    Table t = heads({plain, plain});
+    const Place third{.layer = 2, .stage = "attn", .head = 2};
+    t.scalar(third, "lambda2_abs", 0.5);
+    t.scalar(third, "delta", 0.5);
+    t.scalar(third, "row_max", undefined("unknown"));
+    const std::vector<Finding> all = verdict(t, {});
+    EXPECT_EQ(saying(all, "rank one").text, "None of the 3 heads is nearly rank one.");
+    EXPECT_EQ(saying(all, "identity").text, "None of the 2 heads is identity-like or sink-like.");
 }
 
 TEST(VerdictTest, SinksArePartialOrPerfectButNotPreviousTokenHeads) {

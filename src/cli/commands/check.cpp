@@ -301,9 +301,8 @@ int CheckCommand::run() const {
     }
     if (directory) {
         write_atomically(directory->temporary() / "claims.csv", claims_csv(claim_rows(examined)));
-        const Json json = described(
-            claims_json(examined, settings),
-            job ? job->measured() : RunRecord::Measured());
+        const Json json = described(claims_json(examined, settings),
+                                    job ? job->measured() : RunRecord::Measured());
         write_description(json, directory->temporary(), "claims.json");
         for (const std::string& line :
              write_claims_report(examined, json, directory->temporary(), look))

@@ -77,8 +77,7 @@ std::vector<Shown> shown_series(const LogSummary& summary) {
 using Rows = std::vector<std::vector<std::string>>;
 
 Rows rows_of(const std::vector<Shown>& all) {
-    Rows rows = {
-        {"log", "series", std::string(metric::grad_rsd), "low", "high", "mean", "count"}};
+    Rows rows = {{"log", "series", std::string(metric::grad_rsd), "low", "high", "mean", "count"}};
     for (const Shown& one : all)
         rows.push_back({one.log, one.rsd.at.tensor,
                         number_cell(one.rsd.value, one.rsd.standard_error), text_of(one.rsd.low),

@@ -266,8 +266,8 @@ int TrainCommand::run() const {
         {.writes = {"run.json", "report.html", "figures/*"}, .force = true, .in_place = true});
     for (const std::string& line : write_plain_page(page, directory.temporary(), look))
         if (!quiet) say("tsdiag: " + printable(line));
-    write_description(with_findings(result.run, page.findings), directory.temporary(),
-                      "run.json", lock.folder());
+    write_description(with_findings(result.run, page.findings), directory.temporary(), "run.json",
+                      lock.folder());
     directory.commit();
     print_json("train", Json()
                             .set("out", options.directory.string())

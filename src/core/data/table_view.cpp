@@ -57,7 +57,7 @@ std::string readable(double value, int digits) {
 std::string with_error(double value, const std::optional<double>& error) {
     constexpr int most_digits = 6;  // of the value
     if (!error || !(*error > 0) || !std::isfinite(*error)) return readable(value);
-    const int place = exponent_of(*error) - 1;  // of the last digit
+    const int place = exponent_of(*error) - 1;                   // of the last digit
     if (std::abs(value) < std::pow(10.0, place) / 2) value = 0;  // not "-0.000"
     if (exponent_of(value) - place >= most_digits)
         return fmt::format("{} \u00b1 {:.2g}", readable(value, most_digits), *error);
