@@ -157,14 +157,14 @@ void add_measurement(CLI::App& app, RunOptions& run) {
 void add_trace(CLI::App& app, TraceOptions& trace) {
     const auto group = [](CLI::Option* option) { option->group("Trace"); };
     group(text(app, "--attention", trace.attention, "NAME",
-               "attention that forms P from queries and keys, or that P is"));
+               "attention that the saved P is of, or that makes P of queries and keys"));
     group(app.add_flag("--causal", trace.causal, "queries attend only up to their own position"));
     group(value(app, "--scale", "X", "scale of the logits (default 1/sqrt(head dimension))",
                 [&](const std::string& t) { trace.scale = parse_scale(t); }));
     group(value(app, "--a2", "X", "gain alpha^2 |W_V W_O|_F^2 / d (default: measured from sa.L)",
                 [&](const std::string& t) { trace.a2 = parse_gain(t); }));
     group(value(app, "--placement", "post|pre|parallel|branch",
-                "where norms stand in its layers, if it holds stages inside them",
+                "where the norms of a layer stand, if stages inside layers are saved",
                 [&](const std::string& t) { trace.placement = placement_named(t); }));
 }
 

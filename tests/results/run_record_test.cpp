@@ -111,7 +111,9 @@ TEST(RunRecord, OfASeriesHasCheckpointsChangesAndAlarms) {
 /// A description of each kind with every member that it may have, in the order of its writers.
 const char* const full[] = {
     // a text with a loss on a device whose memory was full, one checkpoint of a series
-    R"({"tsdiag": "1", "command": ["tsdiag", "probe", "m"], "seed": 18446744073709551615,
+    R"({"tsdiag": "1", "command": ["tsdiag", "probe", "m"],
+        "measured": {"date": "2026-11-28T14:03:05Z", "commit": "1c98", "processor": "AMD EPYC"},
+        "seed": 18446744073709551615,
         "device": "cuda:0", "threads": 2, "dtype": "float32",
         "model": {"argument": "m", "kind": "checkpoint", "trained": true, "deescalated": "m,deesc",
                   "format": "safetensors", "digest": "ab", "family": "gpt2", "name": "GPT-2",

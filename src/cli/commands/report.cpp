@@ -42,7 +42,8 @@ std::vector<std::string> write_page(const RunResult& result, const fs::path& fro
 }  // namespace
 
 ReportCommand::ReportCommand(CLI::App& app) {
-    app.add_option("DIR", directory, "directory written by tsdiag probe")
+    app.add_option("DIR", directory,
+                   "directory written by tsdiag probe, train, figure or gradients")
         ->required()
         ->type_name("");
     add_paper(app, look);
