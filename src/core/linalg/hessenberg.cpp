@@ -300,6 +300,15 @@ std::vector<Complex> left_vector(const std::vector<double>& h, Index n, Complex 
     return left;
 }
 
+std::vector<double> right_vector(const std::vector<double>& h, Index n, double theta) {
+    ShiftedFactors factors(h, n, theta);
+    std::vector<Complex> right(std::size_t(n), 1 / std::sqrt(double(n)));
+    if (!factors.suffices(factors.solve(right).norm)) factors.solve(right);
+    std::vector<double> out;
+    for (const Complex e : right) out.push_back(e.real());  // all of its arithmetic was real
+    return out;
+}
+
 Leading leading_of(std::vector<Complex> values, Index rank, double noise, double accuracy,
                    const std::function<Sensitivity(Complex)>& of) {
     if (std::ssize(values) < rank) return {.certain = true};
@@ -318,6 +327,7 @@ Leading leading_of(std::vector<Complex> values, Index rank, double noise, double
         const Sensitivity s = of(values[std::size_t(i)]);
         const double radius = s.condition * (s.residual + noise);
         const double modulus = std::abs(values[std::size_t(i)]);
+        if (i == 0) out.first = values[0], out.first_radius = radius;
         if (modulus >= out.modulus) {
             out.residual = std::max(out.residual, s.residual);
             out.radius = std::max(out.radius, radius);
@@ -334,8 +344,10 @@ Leading leading_eigenvalue(const std::vector<double>& h, Index n, Index rank, do
                            double noise, double accuracy) {
     // A multiple of 1 has every vector as an eigenvector, and its one number n times.
     if (n < rank)
-        return {.certain =
-                    coupling <= noise && std::ranges::all_of(h, [](double e) { return e == 0; })};
+        return {
+            .certain = coupling <= noise && std::ranges::all_of(h, [](double e) { return e == 0; }),
+            .first = h[0],
+            .first_radius = coupling + noise};
     return leading_of(eigenvalues(h, n), rank, noise, accuracy, [&](Complex theta) {
         const Certificate c = certify(h, n, theta);
         return Sensitivity{c.sensitivity.condition, coupling * c.last};

@@ -28,6 +28,9 @@ Certificate certify(const std::vector<double>& h, Index n, std::complex<double> 
 std::vector<std::complex<double>> left_vector(const std::vector<double>& h, Index n,
                                               std::complex<double> theta, Index start);
 
+/// A unit x with H x = theta x nearly, theta a real eigenvalue: by inverse iteration.  Cost O(n^2).
+std::vector<double> right_vector(const std::vector<double>& h, Index n, double theta);
+
 /// The eigenvalue of `rank`-th largest modulus.
 struct Leading {
     double modulus = 0;
@@ -35,6 +38,8 @@ struct Leading {
     double residual = 0;
     double radius = 0;     ///< condition * (residual + noise): first-order error of the modulus
     bool certain = false;  ///< radius <= accuracy modulus, and the next one cannot exceed it
+    std::complex<double> first = 0;  ///< that of largest modulus
+    double first_radius = 0;
 };
 /// Among `values`, a conjugate pair one after the other, of a matrix that is known up to a
 /// perturbation of norm `noise`; `of(theta)` is asked for those that decide.

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cmath>
 #include <complex>
+#include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "hessenberg.hpp"
@@ -20,13 +22,29 @@ double norm(std::span<const double> x) {
     return std::sqrt(products::dot(x.data(), x.data(), Index(x.size())));
 }
 
+/// Where a search begins, the same for every map; the next one elsewhere.
+constexpr std::uint64_t start_seed = 0x6b72796c6f76;
+enum class Search : std::uint64_t { first, beside_leader };
+Rng start_of(Search search) { return Rng(start_seed, std::uint64_t(search)); }
+
 /// An orthonormal basis of a Krylov space, extended by one image at a time.
 class Basis {
   public:
     explicit Basis(Index n) : n_(n), rows_(std::size_t(n)) {
-        Rng(0x6b72796c6f76, 0).fill_normal(rows_, 0, 1);  // the same start for every map
-        const double length = norm(rows_);
-        for (double& e : rows_) e /= length;
+        start_of(Search::first).fill_normal(rows_, 0, 1);
+        normalise(rows_);
+    }
+
+    /// Begins anew: with this combination of its vectors, and a start that is orthogonal to it.
+    void deflate(std::span<const double> leader) {
+        std::vector<double> x(std::size_t(n_), 0.0), start(x);
+        add_transposed(rows(), 1, leader, x);
+        normalise(x);
+        rows_ = std::move(x);
+        size_ = 1;
+        start_of(Search::beside_leader).fill_normal(start, 0, 1);
+        double rest = 0;
+        extend(start, rest);
     }
 
     Index size() const { return size_; }
@@ -38,7 +56,7 @@ class Basis {
     /// coefficients.  The remainder, of norm `rest`, is the next vector, unless it is only
     /// rounding: then `rest` is 0 and the basis is unchanged.
     std::vector<double> extend(std::span<double> image, double& rest) {
-        const View basis{rows_.data(), {1, size_, n_}, size_ * n_, n_, Type::f64};
+        const View basis = rows();
         std::vector<double> total(std::size_t(size_), 0.0), part(total);
         const double before = norm(image);
         double length = before;
@@ -62,13 +80,25 @@ class Basis {
     }
 
   private:
+    View rows() { return {rows_.data(), {1, size_, n_}, size_ * n_, n_, Type::f64}; }
+    static void normalise(std::span<double> x) {
+        const double length = norm(x);
+        for (double& e : x) e /= length;
+    }
+
     Index n_, size_ = 1;
     std::vector<double> rows_;
 };
 
 /// Consumes each product's coefficients in the basis and the norm of the remainder.
+///
+/// A Krylov space has one vector of each eigenspace, so the second eigenvalue in it is the second
+/// that differs from the first.  With x the leading vector, those of A but one of its theta are
+/// those of A on what is orthogonal to x (Schur's form): another search there, from another start,
+/// leads to theta where it is multiple, else to the second again.
 class Arnoldi {
     static constexpr Index step = 8;  // products between two checks of the leading Ritz value
+    static constexpr Index first_check = 32;
 
   public:
     /// `rounding`: LinearMap::rounding.
@@ -82,6 +112,7 @@ class Arnoldi {
     bool done() const { return done_; }
 
     void add(std::vector<double> coefficients, double rest) {
+        if (first_) coefficients.erase(coefficients.begin());  // that of the leader
         columns_.push_back(std::move(coefficients));
         below_.push_back(rest);
         const Index m = Index(columns_.size());
@@ -96,7 +127,26 @@ class Arnoldi {
         }
     }
 
-    Estimate estimate() const { return out_; }
+    /// The leading vector in the basis, if the search has ended and one beside it is due: then that
+    /// has begun, and what is added from now on belongs to it.  Else empty.
+    std::vector<double> leader() {
+        if (!done_ || rank_ == 1) return {};
+        const double top = std::abs(found_.first);
+        const bool known = out_.converged || below_.back() == 0,
+                   equal = out_.converged && top - out_.value <= accuracy_ * top;
+        if (!known || equal || found_.first.imag() != 0 || found_.first_radius > accuracy_ * top)
+            return {};
+        const Index m = Index(columns_.size());
+        const std::vector<double> h = matrix(m);
+        rounding_ += ulp * norm(h);  // products are with A, whatever is left of them
+        first_ = out_;
+        columns_.clear();
+        below_.clear();
+        rank_ = 1, check_ = first_check, look_ = 0, leader_ = 0, done_ = false;
+        return hessenberg::right_vector(h, m, found_.first.real());
+    }
+
+    Estimate estimate() const { return first_ ? joined() : out_; }
 
   private:
     void examine(Index m, double rest, double before) {
@@ -104,6 +154,7 @@ class Arnoldi {
         const double noise = ulp * norm(h) + rounding_;
         const hessenberg::Leading found =
             hessenberg::leading_eigenvalue(h, m, rank_, rest, noise, accuracy_);
+        if (!first_) found_ = found;
         const bool invariant = rest == 0;
         const bool stable = std::abs(found.modulus - before) <= 1e-4 * found.modulus;
         out_ = {.value = found.modulus,
@@ -117,6 +168,25 @@ class Arnoldi {
         done_ = out_.converged || invariant || (settled && drowned) || m >= limit_;
         leader_ = found.value;
         if (!out_.converged) out_.low = 0;
+    }
+
+    /// The second eigenvalue of the first search, or the leading one again: what the search beside
+    /// it has found, too.
+    Estimate joined() const {
+        Estimate out = *first_;
+        const double top = std::abs(found_.first), allowed = 2 * accuracy_;
+        const double from_second = std::abs(out_.value - out.value),
+                     from_top = std::abs(out_.value - top);
+        const bool again = from_top < from_second;
+        out.converged =
+            out_.converged && (again ? from_top <= allowed * top
+                                     : out.converged && from_second <= allowed * out.value);
+        if (again) out.value = out_.value;
+        out.residual = std::max(out.residual, out_.residual);
+        out.iterations += out_.iterations;
+        out.low.reset();
+        if (!out.converged) out.low = 0;
+        return out;
     }
 
     /// Solving the small problem costs m^3, tracking its last leading Ritz value m^2: is that
@@ -143,12 +213,14 @@ class Arnoldi {
 
     double tolerance_, accuracy_, rounding_;
     Index limit_, rank_;
-    Index check_ = 32, look_ = 0;      // when the small problem is next solved, or tracked
-    std::complex<double> leader_ = 0;  // the Ritz value that is tracked
+    Index check_ = first_check, look_ = 0;  // when the small problem is next solved, or tracked
+    std::complex<double> leader_ = 0;       // the Ritz value that is tracked
     std::vector<std::vector<double>> columns_;
     std::vector<double> below_;
     Estimate out_;
     bool done_ = false;
+    hessenberg::Leading found_;      // of the first search
+    std::optional<Estimate> first_;  // its result, while one beside the leader is on, and after
 };
 
 class Lanczos {
@@ -194,6 +266,9 @@ class Lanczos {
     bool done_ = false;
 };
 
+std::vector<double> leader_of(Arnoldi& solver) { return solver.leader(); }
+std::vector<double> leader_of(Lanczos&) { return {}; }
+
 template <class Solver>
 std::vector<Estimate> estimates(const std::vector<Solver>& solvers) {
     std::vector<Estimate> out;
@@ -236,6 +311,8 @@ class Together {
             double rest = 0;
             std::vector<double> coefficients = bases_[i].extend(part(y_, i), rest);
             solvers_[i].add(std::move(coefficients), rest);
+            if (const std::vector<double> leader = leader_of(solvers_[i]); !leader.empty())
+                bases_[i].deflate(leader);
         }
     }
     std::vector<Estimate> found() const { return estimates(solvers_); }
@@ -261,23 +338,67 @@ std::vector<Estimate> iterate(Index n, std::vector<Solver> solvers, const Apply&
     return all.found();
 }
 
+/// Where all solvers have ended and some go on beside their leader: the leaders in bases of `size`
+/// vectors (count, 1, size) of a backend, the first vector where there is none.  Else undefined.
+template <class Solver>
+Tensor leaders_of(std::vector<Solver>& solvers, Index size, const Backend& backend) {
+    std::vector<double> all(solvers.size() * std::size_t(size), 0.0);
+    bool some = false;
+    for (std::size_t i = 0; i < solvers.size(); ++i) {
+        const std::vector<double> own = leader_of(solvers[i]);
+        const auto at = all.begin() + std::ptrdiff_t(i) * size;
+        some = some || !own.empty();
+        if (own.empty())
+            *at = 1;
+        else
+            std::ranges::copy(own, at);
+    }
+    if (!some) return {};
+    return Tensor::from_host(backend, {std::ssize(solvers), 1, size}, std::span<const double>(all),
+                             Type::f64);
+}
+
 /// Orthonormal bases, of one size, of a stack of Krylov spaces on the backend of the maps.
 class StackBasis {
   public:
     explicit StackBasis(const StackMap& map) : map_(map) {
-        std::vector<double> start(std::size_t(map.n));
-        Rng(0x6b72796c6f76, 0).fill_normal(start, 0, 1);  // as for one map
-        Tensor x = expand(Tensor::from_host(map.backend, {1, map.n, 1},
-                                            std::span<const double>(start), Type::f64),
-                          {map.count, map.n, 1});
-        if (map.centred) x = subtract_column_mean(x);
+        const Tensor x = start(Search::first);
         append(x, norms(x));
+    }
+
+    Index size() const { return size_; }
+
+    /// As `Basis::deflate`; `leaders` (count, 1, size).
+    void deflate(const Tensor& leaders) {
+        const Tensor x =
+            matmul(leaders, rows_.row_range(0, leaders.cols())).reshape({map_.count, map_.n, 1});
+        rows_ = {};
+        size_ = 0;
+        append(x, norms(x));
+        std::vector<std::vector<double>> coefficients;
+        std::vector<double> rest;
+        take(start(Search::beside_leader), coefficients, rest);
     }
 
     /// The next images in the basis, and the norm of the remainder of each, 0 where it is only
     /// rounding.
     void extend(std::vector<std::vector<double>>& coefficients, std::vector<double>& rest) {
-        Tensor image = map_.apply(last_);
+        take(map_.apply(last_), coefficients, rest);
+    }
+
+  private:
+    Tensor start(Search search) const {
+        std::vector<double> one(std::size_t(map_.n));
+        start_of(search).fill_normal(one, 0, 1);  // as for one map
+        const Tensor x = expand(Tensor::from_host(map_.backend, {1, map_.n, 1},
+                                                  std::span<const double>(one), Type::f64),
+                                {map_.count, map_.n, 1});
+        return map_.centred ? subtract_column_mean(x) : x;
+    }
+
+    /// `extend` by any image.
+    void take(Tensor image, std::vector<std::vector<double>>& coefficients,
+              std::vector<double>& rest) {
         const std::vector<double> whole = norms(image);
         if (map_.centred) image = subtract_column_mean(image);
         const std::vector<double> before = norms(image);
@@ -301,7 +422,6 @@ class StackBasis {
         append(image, rest);
     }
 
-  private:
     static std::vector<double> norms(const Tensor& x) {
         std::vector<double> all = column_sum(map(Unary::square, x)).to_host<double>();
         for (double& e : all) e = std::sqrt(e);
@@ -339,12 +459,16 @@ std::vector<Estimate> iterate(const StackMap& map, const Solver& start) {
     StackBasis basis(map);
     std::vector<std::vector<double>> coefficients;
     std::vector<double> rest;
-    while (!std::ranges::all_of(solvers, &Solver::done)) {
-        basis.extend(coefficients, rest);
-        for (std::size_t i = 0; i < solvers.size(); ++i)
-            if (!solvers[i].done()) solvers[i].add(std::move(coefficients[i]), rest[i]);
+    for (;;) {
+        while (!std::ranges::all_of(solvers, &Solver::done)) {
+            basis.extend(coefficients, rest);
+            for (std::size_t i = 0; i < solvers.size(); ++i)
+                if (!solvers[i].done()) solvers[i].add(std::move(coefficients[i]), rest[i]);
+        }
+        const Tensor leaders = leaders_of(solvers, basis.size(), map.backend);
+        if (!leaders.defined()) return estimates(solvers);
+        basis.deflate(leaders);
     }
-    return estimates(solvers);
 }
 
 /// Bases of one size of Krylov spaces on a device that `fuses`, each step one product of all
@@ -367,11 +491,20 @@ class FusedBases {
                     .reshape({count_, 1, n_});
         else if (norms_)
             column_ = zeros(backend, {count_, 1, n_}, Type::f64);  // no mean is taken
-        const Index all = (Index(radii_) + Index(norms_)) * count_;
-        images_ = expand(random_tensor(backend, {1, 1, n_}, Type::f64, Law::normal,
-                                       Rng(0x6b72796c6f76, 0), 0, 1),
-                         {all, 1, n_});
-        extend(0, all, Tensor::empty(backend, {all, 1, 1}, Type::f64));
+        begin(Search::first, (Index(radii_) + Index(norms_)) * count_);
+    }
+
+    Index size() const { return size_; }
+
+    /// As `Basis::deflate`, of the radii's bases, `leaders` (count, 1, size); the norms' end.
+    void deflate(const Tensor& leaders) {
+        const Tensor x = matmul(leaders, rows_.batch_range(0, count_).row_range(0, leaders.cols()));
+        norms_ = false;
+        size_ = 0;
+        rows_ = {};
+        images_ = x;
+        extend(0, count_, Tensor::empty(a_.backend(), {count_, 1, 1}, Type::f64));
+        begin(Search::beside_leader, count_);
     }
 
     /// `products` more products, of the radii's matrices, of the norms', or of both: the numbers of
@@ -391,6 +524,13 @@ class FusedBases {
     Index stride() const { return stride_; }
 
   private:
+    /// The next vector of `count` bases is what is left of a start.
+    void begin(Search search, Index count) {
+        images_ = expand(
+            random_tensor(a_.backend(), {1, 1, n_}, Type::f64, Law::normal, start_of(search), 0, 1),
+            {count, 1, n_});
+        extend(0, count, Tensor::empty(a_.backend(), {count, 1, size_ + 1}, Type::f64));
+    }
     void multiply(bool radii, bool norms) {
         const Tensor last = rows_.row_range(size_ - 1, 1);
         const Index of_norms = Index(radii_) * count_;
@@ -459,15 +599,20 @@ RadiiAndNorms radii_and_norms(const Tensor& stack, const StackedSearch& search) 
         return Lanczos(search.tolerance, search.norm_products, rounding);
     });
     FusedBases bases(stack, search);
-    for (Index size = 1;;) {
+    for (;;) {
         const bool first = !std::ranges::all_of(radius, &Arnoldi::done),
                    second = !std::ranges::all_of(norm, &Lanczos::done);
-        if (!first && !second) return {estimates(radius), estimates(norm)};
+        const Index size = bases.size();
+        if (!first && !second) {
+            const Tensor leaders = leaders_of(radius, size, stack.backend());
+            if (!leaders.defined()) return {estimates(radius), estimates(norm)};
+            bases.deflate(leaders);
+            continue;
+        }
         const Index products = std::min(FusedBases::products_of_read, n + 1 - size);
         const std::vector<double> numbers = bases.advance(products, first, second);
         if (first) feed(radius, numbers, 0, size, products, bases.stride());
         if (second) feed(norm, numbers, first ? count : 0, size, products, bases.stride());
-        size += products;
     }
 }
 
