@@ -300,13 +300,11 @@ std::vector<Complex> left_vector(const std::vector<double>& h, Index n, Complex 
     return left;
 }
 
-std::vector<double> right_vector(const std::vector<double>& h, Index n, double theta) {
+std::vector<Complex> right_vector(const std::vector<double>& h, Index n, Complex theta) {
     ShiftedFactors factors(h, n, theta);
     std::vector<Complex> right(std::size_t(n), 1 / std::sqrt(double(n)));
     if (!factors.suffices(factors.solve(right).norm)) factors.solve(right);
-    std::vector<double> out;
-    for (const Complex e : right) out.push_back(e.real());  // all of its arithmetic was real
-    return out;
+    return right;
 }
 
 Leading leading_of(std::vector<Complex> values, Index rank, double noise, double accuracy,

@@ -28,8 +28,9 @@ Certificate certify(const std::vector<double>& h, Index n, std::complex<double> 
 std::vector<std::complex<double>> left_vector(const std::vector<double>& h, Index n,
                                               std::complex<double> theta, Index start);
 
-/// A unit x with H x = theta x nearly, theta a real eigenvalue: by inverse iteration.  Cost O(n^2).
-std::vector<double> right_vector(const std::vector<double>& h, Index n, double theta);
+/// A unit x with H x = theta x nearly, real where theta is: by inverse iteration.  Cost O(n^2).
+std::vector<std::complex<double>> right_vector(const std::vector<double>& h, Index n,
+                                               std::complex<double> theta);
 
 /// The eigenvalue of `rank`-th largest modulus.
 struct Leading {

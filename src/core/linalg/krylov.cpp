@@ -93,9 +93,9 @@ class Basis {
 /// Consumes each product's coefficients in the basis and the norm of the remainder.
 ///
 /// A Krylov space has one vector of each eigenspace, so the second eigenvalue in it is the second
-/// that differs from the first.  With x the leading vector, those of A but one of its theta are
-/// those of A on what is orthogonal to x (Schur's form): another search there, from another start,
-/// leads to theta where it is multiple, else to the second again.
+/// that differs from the first.  The eigenvalues of A but one, theta with the vector x, are those
+/// of A on what is orthogonal to x (Schur's form): another search there, from another start, leads
+/// to theta where it is multiple, else to the second again.
 class Arnoldi {
     static constexpr Index step = 8;  // products between two checks of the leading Ritz value
     static constexpr Index first_check = 32;
@@ -112,7 +112,10 @@ class Arnoldi {
     bool done() const { return done_; }
 
     void add(std::vector<double> coefficients, double rest) {
-        if (first_) coefficients.erase(coefficients.begin());  // that of the leader
+        if (first_) {
+            coupling_.push_back(coefficients.front());
+            coefficients.erase(coefficients.begin());
+        }
         columns_.push_back(std::move(coefficients));
         below_.push_back(rest);
         const Index m = Index(columns_.size());
@@ -143,7 +146,10 @@ class Arnoldi {
         columns_.clear();
         below_.clear();
         rank_ = 1, check_ = first_check, look_ = 0, leader_ = 0, done_ = false;
-        return hessenberg::right_vector(h, m, found_.first.real());
+        std::vector<double> out;
+        for (const std::complex<double> e : hessenberg::right_vector(h, m, found_.first))
+            out.push_back(e.real());
+        return out;
     }
 
     Estimate estimate() const { return first_ ? joined() : out_; }
@@ -163,11 +169,24 @@ class Arnoldi {
                 .iterations = m};
         const bool settled =
             invariant || (stable && found.residual <= tolerance_ * std::max(found.modulus, noise));
-        out_.converged = found.certain && settled;
+        out_.converged = found.certain && settled && (!first_ || certain_beside(h, m, found));
         const bool drowned = rounding_ > accuracy_ * found.modulus;  // whatever the condition
         done_ = out_.converged || invariant || (settled && drowned) || m >= limit_;
         leader_ = found.value;
         if (!out_.converged) out_.low = 0;
+    }
+
+    /// Whether the leading vector u beside x is known well enough for both together: A is (theta,
+    /// b; 0, mu) on them, b = x^T A u, and an error e moves mu by e and at most sqrt(e |b|), to
+    /// first order e |b| / |theta - mu|.
+    bool certain_beside(const std::vector<double>& h, Index m,
+                        const hessenberg::Leading& found) const {
+        const std::vector<std::complex<double>> u = hessenberg::right_vector(h, m, found.value);
+        std::complex<double> b = 0;
+        for (std::size_t i = 0; i < u.size(); ++i) b += coupling_[i] * u[i];
+        const double error = found.radius + found_.first_radius, moved = error * std::abs(b);
+        const double gap = std::abs(found_.first - found.value);
+        return error + std::min(std::sqrt(moved), moved / gap) <= 2 * accuracy_ * found.modulus;
     }
 
     /// The second eigenvalue of the first search, or the leading one again: what the search beside
@@ -220,7 +239,8 @@ class Arnoldi {
     Estimate out_;
     bool done_ = false;
     hessenberg::Leading found_;      // of the first search
-    std::optional<Estimate> first_;  // its result, while one beside the leader is on, and after
+    std::optional<Estimate> first_;  // its result, once one beside the leader x has begun
+    std::vector<double> coupling_;   // x^T A v of each v there
 };
 
 class Lanczos {
