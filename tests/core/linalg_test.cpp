@@ -336,6 +336,30 @@ TEST(SpectralRadius, OfZeroAndOfTheIdentity) {
     EXPECT_EQ(e.iterations, 1);
 }
 
+/// A diagonal of 1/4 that begins with these numbers.
+Matrix diagonal(Index n, const std::vector<double>& first) {
+    Matrix a(n, n);
+    for (Index i = 0; i < n; ++i) a(i, i) = i < std::ssize(first) ? first[std::size_t(i)] : 0.25;
+    return a;
+}
+
+TEST(SpectralRadius, OfRankTwoCountsALeadingEigenvalueAsOftenAsItIsThere) {
+    const auto second = [](const Matrix& a) { return spectral_radius(map_of(a), 1e-8, 384, 2); };
+    for (const Index n : {2, 3, 40, 200}) {
+        for (const double other : {1.0, 1 - 1e-12, -1.0, 0.5}) {
+            const Estimate e = second(diagonal(n, {1, other}));
+            EXPECT_TRUE(e.converged) << n << ", " << other;
+            EXPECT_CLOSE(e.value, std::abs(other), stopped_at(1e-6));
+        }
+        EXPECT_CLOSE(second(diagonal(n, {})).value, 0.25, stopped_at(1e-6));
+        EXPECT_CLOSE(second(diagonal(n, {1})).value, 0.25, stopped_at(1e-6));
+    }
+    Matrix pair = diagonal(40, {0, 0});  // i and -i
+    pair(0, 1) = 1, pair(1, 0) = -1;
+    EXPECT_TRUE(second(pair).converged);
+    EXPECT_CLOSE(second(pair).value, 1, stopped_at(1e-6));
+}
+
 TEST(SpectralRadius, ReportsThatItDidNotConverge) {
     const Matrix a = gaussian(200, 200, 12);  // a dense edge
     const Estimate e = spectral_radius(map_of(a), 1e-8, 20);
@@ -425,6 +449,20 @@ TEST(Restarted, SingularValueEqualsTheDenseOne) {
     }
 }
 
+/// Two blocks of equal entries: 2, twice, and zeros, where Spectra has said 216.
+TEST(Restarted, AValueIsAtMostTheNorm) {
+    for (const Index n : {130, 150, 300})
+        for (const double dust : {0.0, 1e-20, 1e-14}) {
+            Matrix a(n, n);
+            for (Index i = 0; i < n; ++i)
+                for (Index j = 0; j < n; ++j)
+                    a(i, j) = (i < n / 2) == (j < n / 2) ? 4 / double(n) : dust;
+            EXPECT_LE(restarted_eigenvalue(map_of(a), 1e-10, 2).value, 2 + 1e-6)
+                << n << ", " << dust;
+            EXPECT_LE(restarted_singular_value(map_of(a)).value, 2 + 1e-6) << n << ", " << dust;
+        }
+}
+
 TEST(Restarted, ValuesOfTheZeroMapAreZero) {
     const Matrix zero(20, 20);
     for (const Estimate& e :
@@ -504,6 +542,37 @@ TEST(Stacks, AdvanceTheirMapsTogether) {
     EXPECT_CLOSE(radii[1].value, spectral_radius(two).value, exactly);
     const auto norms = largest_singular_values(stack, 2);
     EXPECT_CLOSE(norms[1].value, largest_singular_value(two).value, exactly);
+}
+
+/// The first search of one map ends long before that of the other.
+TEST(Stacks, SearchBesideTheLeadersOfTheirMaps) {
+    Matrix a = gaussian(50, 50, 1);
+    for (Index i = 0; i < 50; ++i) a(i, i) += 20;
+    const Matrix b = diagonal(50, {1, 1});
+    const LinearMap one = map_of(a), two = map_of(b);
+    const LinearMap stack{.rows = 100,
+                          .cols = 100,
+                          .apply =
+                              [&](std::span<const double> x, std::span<double> y) {
+                                  one.apply(x.first(50), y.first(50));
+                                  two.apply(x.subspan(50), y.subspan(50));
+                              },
+                          .transpose = {}};
+    const auto found = spectral_radii(stack, 2, 1e-8, 384, 2);
+    EXPECT_CLOSE(found[0].value, spectral_radius(one, 1e-8, 384, 2).value, exactly);
+    EXPECT_CLOSE(found[1].value, 1, stopped_at(1e-6));
+    std::vector<double> entries = a.a;
+    entries.insert(entries.end(), b.a.begin(), b.a.end());
+    const Tensor tensor =
+        Tensor::from_host(cpu(), {2, 50, 50}, std::span<const double>(entries), Type::f64);
+    const StackMap map{.backend = cpu(), .count = 2, .n = 50, .apply = [&](const Tensor& x) {
+                           return matvec(tensor, x);
+                       }};
+    const auto of_tensors = spectral_radii(map, 1e-8, 384, 2);
+    for (std::size_t i = 0; i < 2; ++i) {
+        EXPECT_TRUE(of_tensors[i].converged);
+        EXPECT_CLOSE(of_tensors[i].value, found[i].value, stopped_at(1e-6));
+    }
 }
 
 TEST(Products, EqualTheNaiveOnesInBothTypesAndForEveryRemainder) {
