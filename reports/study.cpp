@@ -61,20 +61,26 @@ std::string comparisons_html(const std::vector<Comparison>& comparisons, std::si
     for (const Comparison& c : comparisons)
         body += fmt::format(
             "<tr><th scope=\"row\">{}</th><td class=\"words\">{}</td><td>{}</td><td>{}</td>"
-            "<td>{}</td><td class=\"words\">{}</td></tr>\n",
+            "<td>{}</td><td>{}</td><td class=\"words\">{}</td></tr>\n",
             caption_html(c.what), caption_html(c.says), html(expected_text(c)),
             html(measured_text(c)), c.count > 0 ? fmt::format("{}", c.count) : "",
-            html(c.judgement));
+            c.seen ? fmt::format("{:.2g}", *c.seen) : "", html(c.judgement));
     return table_html(
         {.label = "Comparisons",
-         .caption = "Measured: mean \u00b1 standard error over the trials." +
+         .caption = "Measured: mean \u00b1 standard error over the trials. Seen from: the true "
+                    "distance that so many trials tell with a probability of 80 %." +
                     (all > comparisons.size()
                          ? fmt::format(" {} of {} are shown, contradicted and open ones "
                                        "before others; all are folded below.",
                                        comparisons.size(), all)
                          : ""),
-         .columns =
-             {{"quantity"}, {"claim"}, {"paper's value"}, {"measured"}, {"trials"}, {"judgement"}},
+         .columns = {{"quantity"},
+                     {"claim"},
+                     {"paper's value"},
+                     {"measured"},
+                     {"trials"},
+                     {"seen from"},
+                     {"judgement"}},
          .rows = body,
          .wordy = true});
 }
@@ -83,7 +89,9 @@ constexpr std::string_view how_judged =
     "Numbers are judged by Student's t over the trials (Welch's for two means), one-sided for "
     "bounds; they are comparable by two one-sided tests within the margin that the claim states. "
     "The probability of any error among all orders and likenesses of the page is at most 5 %, and "
-    "likewise among all comparisons with a number (Holm). A claim without a number, or with a "
+    "likewise among all comparisons with a number (Holm). The order of several models is compared "
+    "with the paper's by Kendall's tau, with the exact probability of one as near, or as far, by "
+    "chance. A claim without a number, or with a "
     "number for another setting, is not judged.";
 
 }  // namespace

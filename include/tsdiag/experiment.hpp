@@ -113,8 +113,9 @@ ExperimentOptions recorded_options(const RunRecord& run);
 /// family, orders and likenesses another; the family-wise error rate of each is at most 5 % (Holm).
 /// A claim on several numbers (`chosen_from`) is found where its least certain one is significant,
 /// and contradicted where one of them is, by Bonferroni's correction.
-/// Fewer than three trials decide nothing, and trials of equal value an order or a likeness by
-/// their number alone.
+/// `seen`: the distance told with a probability of 80 %, as the first of its family in Holm's
+/// order. Fewer than three trials decide nothing, and trials of equal value an order or a likeness
+/// by their number alone.
 void judge(std::span<Comparison> comparisons);
 /// How many of the judged claims are contradicted, found, consistent and open, and about how many
 /// trials would decide half of the open ones.

@@ -4,7 +4,7 @@
 
 #include "tsdiag/table.hpp"
 
-/// Confidence intervals of means and exponents.
+/// Confidence intervals of means and exponents, and what tests see.
 namespace tsdiag {
 
 /// A value with its lower and upper bound.
@@ -48,6 +48,17 @@ double student_quantile(double confidence, double freedom);
 
 /// P(T > t) for Student's t with `freedom` > 0 degrees of freedom.
 double student_tail(double t, double freedom);
+
+/// The distance of a mean from 0, in standard errors, at which Student's t with `freedom` degrees
+/// of freedom exceeds `critical` > 0 with probability `power`: the noncentrality of t, by bisection
+/// to a relative 1e-6.
+double seen_distance(double critical, double freedom, double power);
+
+/// P(|S| >= |s|) for Kendall's S, concordant less discordant pairs, between an order of
+/// `groups` tied values (group sizes) and a random order without ties: exact, from the counts of
+/// inversions of permutations of a multiset (Gaussian multinomial).  |s| is at most
+/// the number of untied pairs, and of values there are at most 18.  1 where all are tied.
+double kendall_probability(Index s, std::span<const Index> groups);
 
 /// Degrees of freedom of sqrt(error_a^2 + error_b^2), of two independent standard errors [Welch
 /// 1947, Satterthwaite 1946].  Needs one error above 0.

@@ -200,10 +200,14 @@ struct Comparison {
     double resolution = 0;  ///< differences up to it count as 0
     bool counted = false;   ///< once, not sampled in trials
     Index chosen_from = 1;  ///< of so many numbers that the claim is of, the least certain one
+    /// An exact p-value of an order, on both sides, where it is not Student's.
+    std::optional<double> probability = {};
     Outcome outcome = Outcome::unjudged;
     std::string judgement = {};  ///< the outcome in words: "no significant difference (1.2 ...)"
     /// Where open: about so many trials would tell a distance like this one; 0: none would.
     Index trials_needed = 0;
+    /// A true distance of this size would be significant with a probability of 80 %.
+    std::optional<double> seen = {};
 };
 
 /// A page that compares a claim with measurements.

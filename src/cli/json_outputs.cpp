@@ -77,7 +77,7 @@ std::span<const JsonOutput> json_outputs() {
          "an object",
          {{"figures", "list",
            "`name`, `title`, `source`; with numbers `out`, `seconds`, `outcome` and "
-           "`comparisons`, each `what`, `measured`, `stderr`, `expected`, `count`, `says`, "
+           "`comparisons`, each `what`, `measured`, `stderr`, `expected`, `seen`, `count`, `says`, "
            "`judgement`, and `files`"}}},
         {"train", "an object", {out_key, findings_key, files_key}},
         {"gradients",

@@ -18,7 +18,7 @@ namespace {
 using Kind = Comparison::Kind;
 using Outcome = Comparison::Outcome;
 
-constexpr double level = 0.05;
+constexpr double level = 0.05, seen_with = 0.8;
 constexpr std::string_view within_bound = "within the bound", agrees = "agrees";
 constexpr double clearly = 3;  ///< standard errors inside a bound that is said to be far
 constexpr Index fewest = 3;    ///< trials: with two, the 95 % interval is 13 standard errors wide
@@ -81,6 +81,7 @@ double probability_of_margin(const Comparison& c, const Distance& d) {
 
 /// The p-value; an order is tested on both sides.
 double probability_of(const Comparison& c, const Distance& d) {
+    if (c.probability) return *c.probability;
     if (c.kind == Kind::order && d.exact)
         return d.off == 0 ? 1 : std::min(1.0, tests(c, d.off > 0) * probability_of_signs(c));
     if (c.kind == Kind::comparable)
@@ -94,6 +95,7 @@ double probability_of(const Comparison& c, const Distance& d) {
 /// "2.1 standard errors above"; "1.3 % above" where there is no standard error.
 std::string how_far(const Comparison& c, const Distance& d) {
     const std::string_view side = d.off > 0 ? "above" : "below";
+    if (c.probability) return fmt::format("p = {:.2g}", *c.probability);
     if (d.off == 0) return "equal up to rounding";
     if (c.kind == Kind::comparable)
         return fmt::format("{:.2g} {}, margin {:.2g}", std::abs(d.off), side, c.resolution);
@@ -139,12 +141,13 @@ Judgement decided(const Comparison& c, const Distance& d) {
 }
 
 bool signs_only(const Comparison& c, const Distance& d) {
-    return in_words(c) && (*c.error == 0 || (d.exact && c.kind == Kind::order));
+    return in_words(c) && !c.probability && (*c.error == 0 || (d.exact && c.kind == Kind::order));
 }
 
 /// The fewest trials at which one of `family` claims would be significant if their distance and
 /// scatter stay as they are; 0: more than ten thousand.
 Index trials_for(const Comparison& c, const Distance& d, std::size_t family) {
+    if (c.probability) return 0;  // it is of the models, not of the trials
     family *= std::size_t(tests(c, c.kind == Kind::order ? d.off > 0 : d.beyond == 0));
     if (signs_only(c, d))  // 2^-(n - 1) <= level / family
         return d.off == 0 && c.kind == Kind::order
@@ -164,18 +167,31 @@ Index trials_for(const Comparison& c, const Distance& d, std::size_t family) {
     return first == counts.end() ? 0 : *first;
 }
 
-/// "; significant from 4.8, a difference of 0.12": what these trials can see, beside a distance in
-/// standard errors.
+/// The p-values of so many numbers share the level: of an order against several of them all do.
+std::size_t sharing(const Comparison& c, const Distance& d, std::size_t family) {
+    return c.kind == Kind::order ? family * std::size_t(tests(c, d.off > 0)) : family;
+}
+
+/// The distance that these trials see with a probability of `seen_with`, as one of `family`
+/// whatever the others are.
+std::optional<double> seen_by(const Comparison& c, const Distance& d, std::size_t family) {
+    if (c.kind == Kind::comparable || c.probability || d.exact || !c.error) return std::nullopt;
+    const double freedom = freedom_of(c);
+    const double from = needed(c, sharing(c, d, family), freedom);
+    return c.resolution + seen_distance(from, freedom, seen_with) * *c.error;
+}
+
+/// "; significant from 4.8, a difference of 0.16 is seen": beside a distance in standard errors.
 std::string seen_from(const Comparison& c, const Distance& d, std::size_t family) {
-    if (c.kind == Kind::order) family *= std::size_t(tests(c, d.off > 0));
-    const double from = needed(c, family, freedom_of(c));
-    return fmt::format("; significant from {:.1f}, a difference of {:.2g}", from, from * *c.error);
+    return fmt::format("; significant from {:.1f}, a difference of {:.2g} is seen",
+                       needed(c, sharing(c, d, family), freedom_of(c)), c.seen.value_or(0));
 }
 
 /// Why nothing is decided, and what would decide it.
 std::string why_open(const Comparison& c, const Distance& d, std::size_t family) {
     if (signs_only(c, d))
         return "; all trials have the same value, and their sign alone decides too little";
+    if (c.probability) return "";
     if (c.kind == Kind::comparable) return fmt::format(", standard error {:.2g}", *c.error);
     return c.resolution > 0 ? "" : seen_from(c, d, family);
 }
@@ -208,10 +224,11 @@ void judge_family(std::span<Comparison* const> family) {
         Comparison& c = *family[i];
         const Distance d = distance_of(c);
         const Judgement judged = falls[i] ? decided(c, d) : upheld(c, d);
+        c.seen = seen_by(c, d, family.size());
         std::string rest;
         if (judged.outcome == Outcome::open || judged.words == "no significant difference")
             rest = d.exact && !in_words(c) ? "" : why_open(c, d, family.size());
-        else if (d.exact && d.off != 0 && c.kind != Kind::comparable)
+        else if (d.exact && d.off != 0 && c.kind != Kind::comparable && !c.probability)
             rest = "; the trials agree up to rounding";
         if (judged.outcome == Outcome::open) c.trials_needed = trials_for(c, d, family.size());
         say(c, d, judged, rest);
@@ -234,11 +251,12 @@ void judge(std::span<Comparison> comparisons) {
         c.judgement.clear();
         c.outcome = Outcome::unjudged;
         c.trials_needed = 0;
+        c.seen.reset();
         if (!is_judged(c)) continue;
         const Distance d = distance_of(c);
         if (c.counted) {
             judge_alone(c);
-        } else if (c.count >= fewest && c.error) {
+        } else if (c.count >= fewest && (c.error || c.probability)) {
             families[in_words(c)].push_back(&c);
         } else if (d.off == 0 && !in_words(c)) {
             c.outcome = Outcome::consistent;
@@ -258,7 +276,7 @@ std::string outcome_of(std::span<const Comparison> comparisons) {
     for (const Comparison& c : comparisons) {
         if (c.outcome == Outcome::unjudged) continue;
         ++counts[c.outcome];
-        if (c.outcome != Outcome::open || c.counted) continue;
+        if (c.outcome != Outcome::open || c.counted || c.probability) continue;
         if (c.count < fewest)
             ++few;
         else

@@ -252,6 +252,61 @@ Comparison all_orders(const std::string& what, const std::vector<Order>& orders,
     return out;
 }
 
+namespace {
+
+/// The means of the models over the trials that all of them have, as whole numbers of 1e-12 of the
+/// greatest: means that differ by rounding are tied.
+std::vector<double> common_means(std::span<const Placed> models, Index& trials) {
+    std::vector<double> means(models.size(), 0.0);
+    for (const auto& [trial, value] : models.front().here) {
+        const auto has = [at = trial](const Placed& model) { return model.here.contains(at); };
+        if (!std::ranges::all_of(models, has)) continue;
+        ++trials;
+        for (std::size_t i = 0; i < models.size(); ++i) means[i] += models[i].here.at(trial);
+    }
+    double greatest = 0;
+    for (const double mean : means) greatest = std::max(greatest, std::abs(mean));
+    for (double& mean : means) mean = greatest > 0 ? std::round(mean / greatest * 1e12) : 0;
+    return means;
+}
+
+/// How many values are equal, of each value.
+std::vector<Index> ties_of(std::vector<double> values) {
+    std::ranges::sort(values);
+    std::vector<Index> groups;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        if (i == 0 || values[i] != values[i - 1]) groups.push_back(0);
+        ++groups.back();
+    }
+    return groups;
+}
+
+}  // namespace
+
+Comparison same_order(const std::string& what, std::vector<Placed> models, std::string says) {
+    std::erase_if(models, [](const Placed& model) { return model.here.empty(); });
+    Comparison out{.what = fmt::format("{}: order of {} models, Kendall's tau with the paper's",
+                                       what, models.size()),
+                   .says = std::move(says),
+                   .kind = Comparison::Kind::order};
+    // Of equal numbers of the paper the first listed is less: where its order has nothing to do
+    // with ours, any is as likely.
+    std::ranges::stable_sort(models, {}, &Placed::paper);
+    std::vector<double> means;
+    if (!models.empty()) means = common_means(models, out.count);
+    if (models.size() < 2 || out.count == 0) {
+        out.unknown = "no trial has values of two models";
+        return out;
+    }
+    Index s = 0, pairs = 0;
+    for (std::size_t j = 0; j < means.size(); ++j)
+        for (std::size_t i = 0; i < j; ++i, ++pairs)
+            s += Index(means[i] < means[j]) - Index(means[i] > means[j]);
+    out.measured = double(s) / double(pairs);
+    out.probability = kendall_probability(s, ties_of(means));
+    return out;
+}
+
 std::string in_words(const std::vector<Plot>& panels) {
     constexpr std::size_t most = 4;  // lines per panel, to keep the text short
     std::string text;

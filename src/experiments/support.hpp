@@ -131,6 +131,15 @@ struct Order {
 /// that has fewer than three trials stands between.
 Comparison all_orders(const std::string& what, const std::vector<Order>& orders, std::string says,
                       double margin = 0);
+/// A model's numbers in each trial, and the paper's number of it.
+struct Placed {
+    ByTrial here;
+    double paper;
+};
+/// Whether the order of models is the paper's: Kendall's tau of the means over the trials that all
+/// of them have with the paper's numbers, with the exact p-value of an order that has nothing to do
+/// with it.  Models without a number are left out.  `says`: where the paper's numbers are.
+Comparison same_order(const std::string& what, std::vector<Placed> models, std::string says);
 /// "t_sim: 0.02 at 0, 0.99 at 12; ..." for the alternative text of a figure.
 std::string in_words(const std::vector<Plot>& panels);
 

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <map>
 #include <numbers>
 
 #include "tsdiag/error.hpp"
@@ -37,6 +39,65 @@ TEST(Intervals, QuantilesAndTailsOfOneAndTwoDegreesAreClosedForms) {
         EXPECT_NEAR(student_tail(one, 1), (1 - confidence) / 2, 1e-12);
         EXPECT_NEAR(student_tail(-two, 2), (1 + confidence) / 2, 1e-12);
     }
+}
+
+/// Of many degrees of freedom the normal quantiles add up.
+TEST(Seen, IsTheSumOfBothQuantilesOfManyTrials) {
+    EXPECT_NEAR(seen_distance(1.959964, 1e7, 0.8), 1.959964 + 0.841621, 1e-5);  // digits of both
+    EXPECT_NEAR(seen_distance(1.959964, 1e7, 0.975), 2 * 1.959964, 1e-5);
+    EXPECT_THROW(seen_distance(2, 3, 1), UsageError);
+}
+
+/// The share of t tests of 3 and of 6 numbers that exceed the critical value at that distance.
+TEST(Seen, IsExceededInSoManyTrials) {
+    for (const Index count : {3, 6}) {
+        const double critical = student_quantile(0.95, double(count - 1)),
+                     far = seen_distance(critical, double(count - 1), 0.8);
+        constexpr int experiments = 4000;
+        int seen = 0;
+        for (int e = 0; e < experiments; ++e) {
+            auto x = std::vector<double>(std::size_t(count));
+            Rng(13).fork(std::uint64_t(count)).fork(std::uint64_t(e)).fill_normal(x, 0, 1);
+            const Moments m = moments_of(x);
+            const double mean = m.mean() + far / std::sqrt(double(count));
+            seen += mean / m.standard_error() > critical ? 1 : 0;
+        }
+        // four standard errors of a share of 0.8
+        EXPECT_NEAR(double(seen) / experiments, 0.8, 4 * std::sqrt(0.16 / experiments)) << count;
+    }
+}
+
+/// S of x with 0, 1, 2, ...
+Index kendall(const std::vector<int>& x) {
+    Index s = 0;
+    for (std::size_t j = 0; j < x.size(); ++j)
+        for (std::size_t i = 0; i < j; ++i) s += Index(x[i] < x[j]) - Index(x[i] > x[j]);
+    return s;
+}
+
+TEST(Kendall, IsTheShareOfAllOrders) {
+    for (const std::vector<Index>& groups :
+         {std::vector<Index>{1, 1, 1, 1, 1, 1}, {2, 1, 3}, {1, 4, 1}, {3, 3}, {6}}) {
+        std::vector<int> values;
+        for (std::size_t g = 0; g < groups.size(); ++g)
+            values.insert(values.end(), std::size_t(groups[g]), int(g));
+        std::map<Index, double> shares;  // of each order of unlike values
+        double orders = 0;
+        do {
+            ++shares[std::abs(kendall(values))];
+            ++orders;
+        } while (std::ranges::next_permutation(values).found);
+        double beyond = 0;
+        for (auto at = shares.rbegin(); at != shares.rend(); ++at) {
+            beyond += at->second / orders;
+            EXPECT_NEAR(kendall_probability(at->first, groups), beyond, 1e-12);  // small integers
+            EXPECT_EQ(kendall_probability(-at->first, groups),
+                      kendall_probability(at->first, groups));
+        }
+    }
+    const std::vector<Index> eighteen(18, 1);
+    EXPECT_NEAR(kendall_probability(153, eighteen) * std::tgamma(19.0), 2, 1e-6);
+    EXPECT_THROW(kendall_probability(0, std::vector<Index>(19, 1)), BrokenInvariant);
 }
 
 TEST(Intervals, FreedomOfTwoErrorsIsWelchs) {

@@ -204,7 +204,7 @@ TEST(Judge, SaysFromWhichDistanceOnItTellsApart) {
     const auto of = [](double off) { return judged(compare("x", "e", 0.0, number(off, 1, 3))); };
     EXPECT_EQ(of(2.5),
               "no significant difference (2.5 standard errors above; significant from 4.3, a "
-              "difference of 4.3)");
+              "difference of 5.7 is seen)");
     EXPECT_THAT(of(4.29), StartsWith("no significant difference"));
     EXPECT_EQ(of(4.31), "differs (4.3 standard errors above)");
     std::vector<Comparison> two(2, compare("x", "e", 0.0, number(4.5, 1, 3)));
@@ -212,7 +212,25 @@ TEST(Judge, SaysFromWhichDistanceOnItTellsApart) {
     for (const Comparison& c : two)
         EXPECT_EQ(c.judgement,
                   "no significant difference (4.5 standard errors above; significant from 6.2, a "
-                  "difference of 6.2)");
+                  "difference of 8 is seen)");
+}
+
+/// What was said to be seen is found in eight of ten pages.
+TEST(Judge, FindsWhatTheTrialsSeeInFourPagesOfFive) {
+    Comparison c = compare("x", "e", std::nullopt, number(0, 1, 5), Kind::order);
+    judge(std::span(&c, 1));
+    ASSERT_TRUE(c.seen);
+    const double far = *c.seen / std::sqrt(5.0);  // of numbers of unit deviation
+    constexpr int pages = 2000;
+    int found = 0;
+    for (int i = 0; i < pages; ++i) {
+        Comparison drawn = compare("x", "e", std::nullopt,
+                                   mean_of(Rng(14).fork(std::uint64_t(i)), 5, far), Kind::order);
+        judge(std::span(&drawn, 1));
+        found += drawn.outcome == Comparison::Outcome::found ? 1 : 0;
+    }
+    EXPECT_NEAR(double(found) / pages, 0.8, 4 * std::sqrt(0.16 / pages));
+    EXPECT_FALSE(compare("x", "e", 0.0, number(1, 0)).seen);
 }
 
 TEST(OrderOf, IsWelchsTestOfTheDifference) {
@@ -328,8 +346,61 @@ TEST(AllOrders, AreFoundWithoutACorrectionAndContradictedWithOne) {
     EXPECT_THAT(of(-2.01, 1), StartsWith("the opposite order is found"));
     // 5 % / 3 on two sides is 2.463
     EXPECT_THAT(of(-2.45, 3), StartsWith("not decided (2.5 standard errors below; significant from "
-                                         "2.5, a difference of 2.5)"));
+                                         "2.5, a difference of 3.3 is seen)"));
     EXPECT_THAT(of(-2.48, 3), StartsWith("the opposite order is found"));
+}
+
+/// Models whose means are in this order, the paper's being 0, 1, 2, ...
+std::vector<Placed> placed(const std::vector<double>& means) {
+    std::vector<Placed> out;
+    for (std::size_t i = 0; i < means.size(); ++i)
+        out.push_back({values(3, means[i], 0, 0), double(i)});
+    return out;
+}
+
+TEST(SameOrder, IsFoundOfFiveModelsAndOpenOfFour) {
+    const Comparison five = same_order("loss", placed({1, 2, 3, 4, 5}), "e");
+    EXPECT_EQ(five.what, "loss: order of 5 models, Kendall's tau with the paper's");
+    EXPECT_EQ(five.measured, 1);
+    EXPECT_NEAR(five.probability.value_or(0), 2 / 120.0, 1e-15);
+    EXPECT_EQ(judged(five), "found (p = 0.017)");
+    EXPECT_EQ(judged(same_order("loss", placed({5, 4, 3, 2, 1}), "e")),
+              "the opposite order is found (p = 0.017)");
+    EXPECT_EQ(judged(same_order("loss", placed({1, 2, 3, 4}), "e")), "not decided (p = 0.083)");
+    EXPECT_EQ(judged(same_order("loss", placed({1, 1, 1, 1, 1}), "e")), "not decided (p = 1)");
+    Comparison open = same_order("loss", placed({1, 2, 3, 4}), "e");
+    judge(std::span(&open, 1));
+    EXPECT_EQ(outcome_of(std::span(&open, 1)), "Of 1 claim judged: 1 not decided.")
+        << "more trials are no more models";
+}
+
+TEST(SameOrder, IsOfTheModelsAndTrialsThatThereAre) {
+    std::vector<Placed> models = placed({1, 2, 3, 4, 5});
+    models.push_back({{}, -1});
+    models.front().here.erase(2.0);
+    const Comparison two = same_order("loss", models, "e");
+    EXPECT_EQ(two.count, 2);
+    EXPECT_EQ(two.measured, 1);
+    EXPECT_THAT(judged(two), StartsWith("too few trials to decide"));
+    for (const std::size_t left : {std::size_t(0), std::size_t(1)}) {
+        models.resize(left);
+        EXPECT_EQ(same_order("loss", models, "e").unknown, "no trial has values of two models");
+    }
+}
+
+/// Orders that have nothing to do with the paper's, the same in each trial.
+TEST(SameOrder, IsFoundByChanceInFivePercentAtMost) {
+    constexpr int pages = 4000;
+    int decided = 0;
+    for (int i = 0; i < pages; ++i) {
+        std::vector<double> means(8);
+        Rng(15).fork(std::uint64_t(i)).fill_normal(means, 0, 1);
+        Comparison c = same_order("loss", placed(means), "e");
+        judge(std::span(&c, 1));
+        decided += c.outcome == Comparison::Outcome::open ? 0 : 1;
+    }
+    // of eight models 3.1 % is the level below 5 %; four standard errors
+    EXPECT_NEAR(double(decided) / pages, 0.0311, 4 * std::sqrt(0.03 / pages));
 }
 
 /// Whether any order is found, in either direction, on a page with the orders of four groups of

@@ -88,7 +88,7 @@ Json comparisons_json(const Study& page) {
         Json one;
         one.set("what", c.what).set("measured", or_null(c.measured));
         one.set("stderr", or_null(c.error)).set("expected", or_null(c.expected));
-        one.set("count", c.count).set("says", c.says);
+        one.set("seen", or_null(c.seen)).set("count", c.count).set("says", c.says);
         all.push_back(one.set("judgement", c.unknown.empty() ? c.judgement : c.unknown));
     }
     return all;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <boost/math/distributions/binomial.hpp>
+#include <boost/math/distributions/non_central_t.hpp>
 #include <boost/math/distributions/students_t.hpp>
 #include <cmath>
 #include <numeric>
@@ -89,6 +90,63 @@ double student_quantile(double confidence, double freedom) {
 
 double student_tail(double t, double freedom) {
     return boost::math::cdf(complement(boost::math::students_t(freedom), t));
+}
+
+double seen_distance(double critical, double freedom, double power) {
+    require_confidence(power);
+    const auto seen = [&](double distance) {
+        return boost::math::cdf(
+                   complement(boost::math::non_central_t(freedom, distance), critical)) >= power;
+    };
+    double low = 0, high = std::max(critical, 1.0);
+    while (!seen(high)) {
+        low = high;
+        high *= 2;
+    }
+    while (high - low > 1e-6 * high) {
+        const double middle = (low + high) / 2;
+        (seen(middle) ? high : low) = middle;
+    }
+    return high;
+}
+
+namespace {
+
+/// a (1 - q^n) of polynomials in q, or its inverse: a / (1 - q^n), cut to the terms of a.
+void times_one_less_power(std::vector<double>& a, std::size_t n) {
+    for (std::size_t i = a.size(); i-- > n;) a[i] -= a[i - n];
+}
+void over_one_less_power(std::vector<double>& a, std::size_t n) {
+    for (std::size_t i = n; i < a.size(); ++i) a[i] += a[i - n];
+}
+
+}  // namespace
+
+double kendall_probability(Index s, std::span<const Index> groups) {
+    Index total = 0, pairs = 0;
+    for (const Index group : groups) {
+        pairs += total * group;
+        total += group;
+    }
+    check(std::abs(s) <= pairs, "S is of untied pairs");
+    constexpr Index most = 18;  // 18! < 2^53
+    check(total <= most, "an exact order is of 18 values at most");
+    // [total]!_q / prod [group]!_q, factor by factor, so that its counts stay integers
+    std::vector<double> counts(std::size_t(pairs) + 1, 0.0);
+    counts[0] = 1;
+    Index top = 0;
+    for (const Index group : groups)
+        for (Index i = 1; i <= group; ++i) {
+            times_one_less_power(counts, std::size_t(++top));
+            over_one_less_power(counts, std::size_t(i));
+        }
+    double extreme = 0, all = 0;
+    for (Index inversions = 0; inversions <= pairs; ++inversions) {
+        const double count = counts[std::size_t(inversions)];
+        all += count;
+        if (std::abs(pairs - 2 * inversions) >= std::abs(s)) extreme += count;
+    }
+    return extreme / all;
 }
 
 double welch_freedom(double error_a, double freedom_a, double error_b, double freedom_b) {

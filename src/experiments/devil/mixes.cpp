@@ -263,11 +263,26 @@ void compare_statements(const Numbers& numbers, const std::vector<Mix>& all, Fin
     }
 }
 
+/// The order of the mixes of each kind, where it could be told from one by chance.
+void compare_order(const Numbers& numbers, const ExperimentSetting& setting, Findings& found) {
+    constexpr std::size_t fewest = 5;  // of four the probability is 2 / 4! at least
+    for (const std::string& kind : kinds(setting)) {
+        std::vector<Placed> placed;
+        for (const Mix& mix : of_kind(setting, kind))
+            placed.push_back({loss_of(numbers, mix.name), mix.perplexity});
+        if (placed.size() >= fewest)
+            found.comparisons.push_back(
+                same_order(fmt::format("final_test_loss, {}", kind), placed,
+                           "[DEVIL] Tables 8 to 12, the order of their perplexities"));
+    }
+}
+
 Findings find(const Table& table, const ExperimentSetting& setting) {
     const Numbers numbers(table);
     Findings found{.figures = {figure_of(table, setting)}};
     const std::vector<Mix> all = all_mixes(setting);
     compare_statements(numbers, all, found);
+    compare_order(numbers, setting, found);
     for (const Mix& mix : all) add_loss(found, numbers, mix.name, mix.table, mix.perplexity);
     found.notes.push_back(
         "The caption of Table 12 has both attentions \"in an interleaved manner\", its text "

@@ -95,6 +95,10 @@ Findings find(const Table& table, const ExperimentSetting&) {
                        "margin\", read as by more than what is comparable",
                        margin));
     }
+    std::vector<Placed> placed;
+    for (const Row& row : rows) placed.push_back({loss(row), row.validation});
+    found.comparisons.push_back(same_order(
+        "final_test_loss", placed, "[DEVIL] Table 4, the order of its perplexities (validation)"));
     for (const Row& row : rows) {
         found.comparisons.push_back(
             compare(fmt::format("final_test_loss, {}", row.label),

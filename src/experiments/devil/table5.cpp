@@ -241,6 +241,10 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
         order_of("mean score", t1.label, vanilla.label, score(t1), score(vanilla),
                  "[DEVIL] 5.2: \"TransNormer T1, even outperforms the vanilla attention with a "
                  "notable margin\""));
+    std::vector<Placed> placed;
+    for (const Row& row : rows) placed.push_back({score(row), row.mean()});
+    found.comparisons.push_back(
+        same_order("mean score", placed, "[DEVIL] Table 5, the order of its means"));
     for (const Row& row : rows)
         found.comparisons.push_back(
             compare(fmt::format("mean score in per cent, {}", row.label),

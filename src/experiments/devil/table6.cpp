@@ -60,6 +60,12 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
                        "[DEVIL] 5.2: \"In terms of overall results, both TransNormer variants "
                        "(T1,T2) outperform all other competing methods\""));
     }
+    std::vector<Placed> placed;
+    for (const ArenaModel& model : models)
+        placed.push_back({arena_scores(numbers, model, tasks), paper_score(model, tasks)});
+    found.comparisons.push_back(
+        same_order("mean accuracy in per cent", placed,
+                   "[DEVIL] Table 6, the order of its accuracies on these tasks"));
     std::string of_tasks;
     for (const ArenaTask& task : tasks)
         of_tasks += fmt::format("{}{}", of_tasks.empty() ? "" : ", ", task.label);
