@@ -43,7 +43,8 @@ TEST(Intervals, QuantilesAndTailsOfOneAndTwoDegreesAreClosedForms) {
 
 /// Of many degrees of freedom the normal quantiles add up.
 TEST(Seen, IsTheSumOfBothQuantilesOfManyTrials) {
-    EXPECT_NEAR(seen_distance(1.959964, 1e7, 0.8), 1.959964 + 0.841621, 1e-5);  // digits of both
+    EXPECT_NEAR(seen_distance(1.959964, 1e7, 0.8), 1.959964 + 0.841621,
+                1e-5);  // 20 bits, and the digits of both
     EXPECT_NEAR(seen_distance(1.959964, 1e7, 0.975), 2 * 1.959964, 1e-5);
     EXPECT_THROW(seen_distance(2, 3, 1), UsageError);
 }

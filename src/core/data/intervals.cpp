@@ -6,7 +6,9 @@
 #include <boost/math/distributions/binomial.hpp>
 #include <boost/math/distributions/non_central_t.hpp>
 #include <boost/math/distributions/students_t.hpp>
+#include <boost/math/tools/toms748_solve.hpp>
 #include <cmath>
+#include <cstdint>
 #include <numeric>
 
 #include "tsdiag/error.hpp"
@@ -94,20 +96,14 @@ double student_tail(double t, double freedom) {
 
 double seen_distance(double critical, double freedom, double power) {
     require_confidence(power);
-    const auto seen = [&](double distance) {
-        return boost::math::cdf(
-                   complement(boost::math::non_central_t(freedom, distance), critical)) >= power;
+    const auto beyond = [&](double distance) {
+        const boost::math::non_central_t shifted(freedom, distance);
+        return boost::math::cdf(complement(shifted, critical)) - power;
     };
-    double low = 0, high = std::max(critical, 1.0);
-    while (!seen(high)) {
-        low = high;
-        high *= 2;
-    }
-    while (high - low > 1e-6 * high) {
-        const double middle = (low + high) / 2;
-        (seen(middle) ? high : low) = middle;
-    }
-    return high;
+    std::uintmax_t most = 100;
+    const auto [low, high] = boost::math::tools::bracket_and_solve_root(
+        beyond, critical + 1, 2.0, true, boost::math::tools::eps_tolerance<double>(20), most);
+    return (low + high) / 2;
 }
 
 namespace {

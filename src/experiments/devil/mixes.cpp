@@ -29,7 +29,7 @@ constexpr std::array keys{
              "t1 t2 both"),
     listed(whole_key("tables", "3,9", "3,8,9,10,11,12", "3,8,9,10,11,12",
                      "which of the paper's tables", 3, 12)),
-    key_trials("3", "4")};
+    key_trials("6", "4")};
 
 /// A model of the tables and its perplexity there.
 struct Mix {

@@ -34,7 +34,7 @@ constexpr std::array keys{key_steps("60", "100000"),
                           key_heads("2", "2", "8"),
                           key_few_tokens,
                           key_block,
-                          key_trials("4", "4")};
+                          key_trials("8", "4")};
 
 RunResult measure(const ExperimentSetting& setting) {
     std::vector<Trained> models;

@@ -73,7 +73,7 @@ constexpr std::array keys{
     ExperimentKey{"epochs", "3", "3", "3", "of a task's files"},
     ExperimentKey{"tuning_steps", "4", "30", "1000", "updates, where the task is generated"},
     ExperimentKey{"test", "4", "64", "100000", "held-out samples at the end, at most"},
-    key_trials("3", "3")};
+    key_trials("6", "3")};
 
 std::vector<Task> tasks_of(const ExperimentSetting& setting) {
     if (setting.data().empty()) return {drawn_task};

@@ -13,7 +13,7 @@ namespace {
 
 constexpr auto keys = joined(
     std::array{key_arena_tasks("listops,pathfinder", "text,listops,retrieval,pathfinder,image")},
-    arena_keys, std::array{key_trials("3", "4")});
+    arena_keys, std::array{key_trials("6", "4")});
 
 RunResult measure(const ExperimentSetting& setting) {
     return arena_trained(setting, arena_models());
