@@ -94,7 +94,11 @@ Estimate dense_norm(std::span<const double> squares, Index m, double accuracy = 
 /// below `tolerance` times the modulus, and, weighted with the condition numbers, neither their
 /// error exceeds `accuracy` nor can the next Ritz value exceed it; at two checks in a row.  A test
 /// of first order, no proof.  Strongly non-normal maps fail it (triangular P: use its diagonal).
-/// Where it was not passed after `max_products`, `converged` is false and `low` is 0.
+/// Where it was not passed after `max_products`, `converged` is false and `low` is 0.  Rank 2: an
+/// eigenvalue counts as often as it is one.  A Krylov space has one vector of each, so where the
+/// leading one is real and the next is smaller, a second search, of as many products at most, from
+/// another start on what is orthogonal to the leading vector has to find one of the two; that is
+/// lambda_2 (Saad, "Numerical Methods for Large Eigenvalue Problems", 2011, 4.2 and 6.2.3).
 Estimate spectral_radius(const LinearMap& a, double tolerance = 1e-8, Index max_products = 384,
                          Index rank = 1, double accuracy = usual_accuracy);
 
@@ -165,8 +169,9 @@ std::vector<Estimate> largest_singular_values(const StackMap& stack, double tole
 /// The `rank`-th largest eigenvalue modulus, and the largest singular value of A, whose map is
 /// A^T A, by the library Spectra: Arnoldi and Lanczos with implicit restarts, on at most 128
 /// vectors of which rank + 1 are kept (with fewer, wrong values have passed its test).  An
-/// implementation independent of the others: `converged` is Spectra's own test at `tolerance`, and
-/// `residual` is recomputed, but no condition number is used.  Method "spectra".  Not converged:
+/// implementation independent of the others: `converged` is Spectra's own test at `tolerance`,
+/// which `residual`, recomputed, may exceed 1e3 times; no condition number is used, and a multiple
+/// eigenvalue is met again only as its restarts round.  Method "spectra".  Not converged:
 /// `value` is 0 and meaningless.  At least `least_restarted` rows.
 constexpr Index least_restarted = 8;
 Estimate restarted_eigenvalue(const LinearMap& a, double tolerance = 1e-10, Index rank = 1);

@@ -265,7 +265,8 @@ extern const Route arnoldi = {
               .applies = "any P, also one that is recomputed for every product; Lanczos for delta",
               .certifies =
                   "a test, no proof: the residuals of the leading Ritz pairs, weighted with "
-                  "their condition numbers, at two consecutive checks; for delta the "
+                  "their condition numbers, at two consecutive checks, and where rows do not sum "
+                  "to 1 another search beside the leading one; for delta the "
                   "residual (Weyl) of the largest value that was met",
               .cost = "m n^2, m a few hundred",
               .on_request = true},
