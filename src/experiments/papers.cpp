@@ -9,7 +9,7 @@ namespace {
 constexpr const char* drawing = "a drawing of a model, not a measurement";
 constexpr const char* generated_images =
     "ViT, DeiT, Swin and XCiT, on generated images or those of --data images:DIR; ImageNet "
-    "would take its data and weeks of GPU time";
+    "would take its data and years of GPU time (below)";
 
 constexpr PaperDisplay displays[] = {
     {"[TSE]", "Figure 1", "similarity and gradient norm over 100 blocks of BERT and ALBERT",
@@ -62,6 +62,57 @@ constexpr PaperDisplay displays[] = {
     {"[POLY]", "Table 6", "PINNsformer on two equations", "poly.table6"},
 };
 
+/// The FLOPs of all trainings of an experiment at paper scale: three times `forward_flops` of each
+/// model for each sample of each update, in all trials.
+struct PaperCost {
+    std::string_view experiment;
+    double flops;
+    bool rough = false;  ///< tasks that need files are taken from the generated ones, by tokens
+};
+constexpr PaperCost paper_costs[] = {
+    {"tse.fig6", 6.7e17},           {"tse.fig7", 4.9e18},          {"devil.fig1", 6.6e18, true},
+    {"devil.fig2a", 1.06e20},       {"devil.table1", 8.9e19},      {"devil.table2", 1.25e20},
+    {"devil.mixes", 8.3e20},        {"devil.table4", 2.9e19},      {"devil.table5", 1.9e20},
+    {"devil.table6", 1.1e19, true}, {"poly.fig1", 5.0e18},         {"poly.fig2", 8.2e17},
+    {"poly.table2", 1.7e21},        {"poly.table4", 1.2e18, true}, {"poly.table5", 8.1e21},
+    {"poly.fig4", 2.6e20}};
+/// FLOPs a second of trainings in float32: of an H200, and of the two cores of PERFORMANCE.md.
+constexpr double device_rate = 25e12, cores_rate = 0.14e12;
+
+/// "9 hours", "13 days", "10 years"
+std::string rounded_time(double seconds) {
+    constexpr double hour = 3600, day = 24 * hour, year = 365.25 * day;
+    if (seconds < 2 * day) return fmt::format("{:.2g} hours", seconds / hour);
+    if (seconds < 2 * year) return fmt::format("{:.0f} days", seconds / day);
+    return fmt::format("{:.0f} years", seconds / year);
+}
+
+/// What each scale shows, and what it takes.
+std::string scales_markdown() {
+    std::string out =
+        "\n## What each scale shows, and what it takes\n\n"
+        "**Quick**, 15 minutes for all on two cores: small models, trained for few updates on "
+        "generated data. It shows whether an effect that the paper reports is there in such "
+        "models, where it is as large as the differences that a page says its trials see. What is "
+        "open or contradicted there is so of these models; it says little of the paper's.\n\n"
+        "**Paper**: the sizes, updates and batches of the paper. With the paper's data (`--data`) "
+        "a page tests the claim itself, but for what its method says is read otherwise; without "
+        "it, the claim on generated data. Experiments that train nothing take seconds to minutes. "
+        "The others take, by the FLOPs of their trainings at 25 TFLOP/s, about what an H200 "
+        "reaches in float32 without TF32, and at 0.14 TFLOP/s on two cores "
+        "([PERFORMANCE.md](../PERFORMANCE.md)):\n\n"
+        "| experiment | FLOPs | one GPU | two cores |\n|---|---:|---:|---:|\n";
+    for (const PaperCost& cost : paper_costs)
+        out += fmt::format("| `{}` | {}{:.2g} | {} | {} |\n", cost.experiment,
+                           cost.rough ? "about " : "", cost.flops,
+                           rounded_time(cost.flops / device_rate),
+                           rounded_time(cost.flops / cores_rate));
+    return out +
+           "\n`devil.fig2b` trains the models of `devil.fig2a`. `poly.table6` minimises by L-BFGS, "
+           "whose evaluations are not counted beforehand. An experiment in which one claim is of "
+           "interest costs a part: `--reading` leaves out models, tables and tasks.\n";
+}
+
 }  // namespace
 
 std::span<const PaperDisplay> paper_displays() { return displays; }
@@ -81,7 +132,7 @@ std::string papers_markdown() {
         if (!by.empty() && !d.note.empty()) by += "; ";
         out += fmt::format("| {} | {} | {} | {}{} |\n", d.paper, d.name, d.title, by, d.note);
     }
-    return out;
+    return out + scales_markdown();
 }
 
 }  // namespace tsdiag
