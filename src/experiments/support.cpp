@@ -289,19 +289,20 @@ Comparison same_order(const std::string& what, std::vector<Placed> models, std::
                                        what, models.size()),
                    .says = std::move(says),
                    .kind = Comparison::Kind::order};
-    // Of equal numbers of the paper the first listed is less: where its order has nothing to do
-    // with ours, any is as likely.
-    std::ranges::stable_sort(models, {}, &Placed::paper);
     std::vector<double> means;
     if (!models.empty()) means = common_means(models, out.count);
     if (models.size() < 2 || out.count == 0) {
         out.unknown = "no trial has values of two models";
         return out;
     }
+    // Of equal numbers of the paper the first listed is less: where its order has nothing to do
+    // with ours, any is as likely.
     Index s = 0, pairs = 0;
     for (std::size_t j = 0; j < means.size(); ++j)
-        for (std::size_t i = 0; i < j; ++i, ++pairs)
-            s += Index(means[i] < means[j]) - Index(means[i] > means[j]);
+        for (std::size_t i = 0; i < j; ++i, ++pairs) {
+            const Index here = Index(means[i] < means[j]) - Index(means[i] > means[j]);
+            s += models[i].paper <= models[j].paper ? here : -here;
+        }
     out.measured = double(s) / double(pairs);
     out.probability = kendall_probability(s, ties_of(means));
     return out;

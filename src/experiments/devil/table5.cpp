@@ -8,6 +8,7 @@
 
 #include "recipe.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/intervals.hpp"
 
 /// [DEVIL] Table 5: models trained on masked text, then on the tasks of GLUE.
 namespace tsdiag::experiment_list::devil_table5 {
@@ -222,6 +223,23 @@ Figure figure_of(const Numbers& numbers, const ExperimentSetting& setting) {
         [&](std::size_t i) { return std::pair(mean_score(numbers, rows[i]), rows[i].mean()); });
 }
 
+/// How many models have learned the generated task, of whose samples half have errors.
+std::string note_on_learning(const Numbers& numbers) {
+    constexpr double guess = 50;  // per cent
+    const auto learned = [&](const Row& row) {
+        const Number score = mean_score(numbers, row);
+        return score.value && score.error && score.count > 1 &&
+               *score.value - student_quantile(0.95, score.freedom()) * *score.error > guess;
+    };
+    const auto count = std::ranges::count_if(rows, learned);
+    return fmt::format(
+        "Of {} models {} are significantly above the {:g} % of a guess (95 % intervals){}.",
+        rows.size(), count, guess,
+        count == 0 ? ": none has learned the task, so that further updates (--reading steps=, "
+                     "tuning_steps=) decide before further trials do"
+                   : "");
+}
+
 Findings find(const Table& table, const ExperimentSetting& setting) {
     const Numbers numbers(table);
     Findings found{.figures = {figure_of(numbers, setting)}};
@@ -250,10 +268,12 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
             compare(fmt::format("mean score in per cent, {}", row.label),
                     fmt::format("[DEVIL] Table 5, GLUE: {:.2f}", row.mean()), std::nullopt,
                     mean_score(numbers, row)));
-    if (setting.data().empty())
-        found.notes.push_back(
+    if (setting.data().empty()) {
+        found.notes.push_back(note_on_learning(numbers));
+        found.notes.emplace_back(
             "This is not GLUE: without --data DIR the task is to distinguish Markov chains with "
             "errors from those without.");
+    }
     constexpr std::size_t quad = 1, t2 = first_own + 1;
     found.notes.push_back(fmt::format(
         "In the paper's own table T2, with {:.2f}, is above FLASH-quad ({:.2f}) but below vanilla "
