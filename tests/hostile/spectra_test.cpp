@@ -432,7 +432,13 @@ TEST(HostileSpectra, OfAMultipleLeadingEigenvalueAreThatEigenvalue) {
                                                             : 0.25; }},
         {"a simple one", 0.25, [](Index i) { return i == 3       ? 0.5
                                                     : i % 2 == 0 ? 0.25
-                                                                 : 0.125; }}};
+                                                                 : 0.125; }},
+        // A search ends before its space is invariant, and its basis has one vector more.
+        {"among many", 0.375,
+         [](Index i) { return i == 3   ? 0.5
+                              : i == 9 ? 0.375
+                                       : double(i) / 1024; }},
+        {"two among many", 0.5, [](Index i) { return i == 3 || i == 9 ? 0.5 : double(i) / 1024; }}};
     const auto all = [](const Matrix& p, double second, const std::string& name) {
         constexpr double by_blocks = 2e4;  // bytes: P is read by blocks of rows
         const Readings truth{second, second};

@@ -35,10 +35,11 @@ class Basis {
         normalise(rows_);
     }
 
-    /// Begins anew: with this combination of its vectors, and a start that is orthogonal to it.
+    /// Begins anew: with this combination of its first vectors, and a start that is orthogonal to
+    /// it.
     void deflate(std::span<const double> leader) {
         std::vector<double> x(std::size_t(n_), 0.0), start(x);
-        add_transposed(rows(), 1, leader, x);
+        add_transposed(rows(std::ssize(leader)), 1, leader, x);
         normalise(x);
         rows_ = std::move(x);
         size_ = 1;
@@ -56,7 +57,7 @@ class Basis {
     /// coefficients.  The remainder, of norm `rest`, is the next vector, unless it is only
     /// rounding: then `rest` is 0 and the basis is unchanged.
     std::vector<double> extend(std::span<double> image, double& rest) {
-        const View basis = rows();
+        const View basis = rows(size_);
         std::vector<double> total(std::size_t(size_), 0.0), part(total);
         const double before = norm(image);
         double length = before;
@@ -80,7 +81,7 @@ class Basis {
     }
 
   private:
-    View rows() { return {rows_.data(), {1, size_, n_}, size_ * n_, n_, Type::f64}; }
+    View rows(Index count) { return {rows_.data(), {1, count, n_}, count * n_, n_, Type::f64}; }
     static void normalise(std::span<double> x) {
         const double length = norm(x);
         for (double& e : x) e /= length;
