@@ -444,7 +444,7 @@ TEST(Device, SaysHowFarRoundedProductsAreOff) {
     EXPECT_THAT(refused.err, HasSubstr("--fast tf32: needs a CUDA device"));
 
     const bool rounds =
-        tsdiag(folder, {"list", "devices"}).out.find("--fast bf16") != std::string::npos;
+        tsdiag(folder, {"list", "backends"}).out.find("--fast bf16") != std::string::npos;
     EXPECT_EQ(rounds, rounding_cpu() != nullptr);
     const Finished here = probe("cpu", "bf16", "/nowhere/lib.so");
     if (rounds) return expect_error_of_rounding(here);
