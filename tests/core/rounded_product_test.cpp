@@ -15,8 +15,6 @@
 namespace tsdiag {
 namespace {
 
-const Backend* rounding() { return rounding_cpu(); }
-
 /// The nearest number with 8 bits, of two as near the even one.
 double rounded(double x) {
     if (x == 0) return 0;
@@ -62,8 +60,8 @@ void expect_product(const Tensor& out, const Tensor& a, const Tensor& b, Transpo
 }
 
 TEST(RoundedProduct, IsThatOfRoundedFactors) {
-    if (rounding() == nullptr) GTEST_SKIP() << "this processor multiplies no bfloat16";
-    const Backend& there = *rounding();
+    if (rounding_cpu() == nullptr) GTEST_SKIP() << "this processor multiplies no bfloat16";
+    const Backend& there = *rounding_cpu();
     using enum Transpose;
     for (const auto& [batch, of_b, m, k, n, t] : {Case{1, 1, 5, 7, 3, none},
                                                   {3, 1, 17, 33, 65, none},
@@ -81,15 +79,16 @@ TEST(RoundedProduct, IsThatOfRoundedFactors) {
 }
 
 TEST(RoundedProduct, ReadsAndWritesViews) {
-    if (rounding() == nullptr) GTEST_SKIP() << "this processor multiplies no bfloat16";
-    const Tensor x = drawn(*rounding(), {2, 30, 96}, 3), y = drawn(*rounding(), {2, 41, 96}, 4);
+    if (rounding_cpu() == nullptr) GTEST_SKIP() << "this processor multiplies no bfloat16";
+    const Tensor x = drawn(*rounding_cpu(), {2, 30, 96}, 3),
+                 y = drawn(*rounding_cpu(), {2, 41, 96}, 4);
     const Tensor a = x.col_range(5, 40).row_range(2, 20), b = y.col_range(50, 40);
     expect_product(matmul(a, b, Transpose::second), contiguous(a), contiguous(b), Transpose::second,
                    1);
 }
 
 TEST(RoundedProduct, HasTheSameBitsOnAnyNumberOfThreadsAndInAnyBatch) {
-    if (rounding() == nullptr) GTEST_SKIP() << "this processor multiplies no bfloat16";
+    if (rounding_cpu() == nullptr) GTEST_SKIP() << "this processor multiplies no bfloat16";
     struct Threads {
         ~Threads() { omp_set_num_threads(omp_get_num_procs()); }
     } restored;
@@ -99,7 +98,8 @@ TEST(RoundedProduct, HasTheSameBitsOnAnyNumberOfThreadsAndInAnyBatch) {
                                  {32, 768, 768},
                                  {257, 64, 193},
                                  {2, 100, 50}}) {
-        const Tensor a = drawn(*rounding(), {11, m, k}, 5), b = drawn(*rounding(), {1, n, k}, 6);
+        const Tensor a = drawn(*rounding_cpu(), {11, m, k}, 5),
+                     b = drawn(*rounding_cpu(), {1, n, k}, 6);
         omp_set_num_threads(1);
         const std::vector<float> expected = matmul(a, b, Transpose::second).to_host<float>();
         for (const int threads : {2, 3, 8}) {
@@ -115,27 +115,27 @@ TEST(RoundedProduct, HasTheSameBitsOnAnyNumberOfThreadsAndInAnyBatch) {
 }
 
 TEST(RoundedProduct, LeavesFloat64AndVectorsExact) {
-    if (rounding() == nullptr) GTEST_SKIP() << "this processor multiplies no bfloat16";
+    if (rounding_cpu() == nullptr) GTEST_SKIP() << "this processor multiplies no bfloat16";
     const auto bits = [](const Backend& backend, Type type, Index rows) {
         const Rng rng(7);
         const Tensor a = random_tensor(backend, {2, rows, 33}, type, Law::normal, rng, 0, 1);
         const Tensor b = random_tensor(backend, {1, 33, 21}, type, Law::normal, rng.fork(1), 0, 1);
         return matmul(a, b).to_host<double>();
     };
-    EXPECT_EQ(bits(*rounding(), Type::f64, 9), bits(cpu(), Type::f64, 9));
-    EXPECT_EQ(bits(*rounding(), Type::f32, 1), bits(cpu(), Type::f32, 1));
-    EXPECT_NE(bits(*rounding(), Type::f32, 9), bits(cpu(), Type::f32, 9));
+    EXPECT_EQ(bits(*rounding_cpu(), Type::f64, 9), bits(cpu(), Type::f64, 9));
+    EXPECT_EQ(bits(*rounding_cpu(), Type::f32, 1), bits(cpu(), Type::f32, 1));
+    EXPECT_NE(bits(*rounding_cpu(), Type::f32, 9), bits(cpu(), Type::f32, 9));
 }
 
 TEST(RoundedProduct, PassesOnWhatIsNotFinite) {
-    if (rounding() == nullptr) GTEST_SKIP() << "this processor multiplies no bfloat16";
+    if (rounding_cpu() == nullptr) GTEST_SKIP() << "this processor multiplies no bfloat16";
     const float inf = INFINITY, nan = std::bit_cast<float>(0x7FFFFFFFU);
     const std::vector<float> x = {1, inf, 2, 3, nan, 4};  // rows of 2
     const Tensor a =
-        Tensor::from_host(*rounding(), {1, 3, 2}, std::span<const float>(x), Type::f32);
+        Tensor::from_host(*rounding_cpu(), {1, 3, 2}, std::span<const float>(x), Type::f32);
     const std::vector<float> ones = {1, 1, 1, 1};
     const Tensor b =
-        Tensor::from_host(*rounding(), {1, 2, 2}, std::span<const float>(ones), Type::f32);
+        Tensor::from_host(*rounding_cpu(), {1, 2, 2}, std::span<const float>(ones), Type::f32);
     const std::vector<float> found = matmul(a, b).to_host<float>();
     EXPECT_EQ(found[0], inf);
     EXPECT_EQ(found[2], 5);
