@@ -68,7 +68,9 @@ TEST(RoundedProduct, IsThatOfRoundedFactors) {
                                                   {6, 2, 130, 64, 31, second},
                                                   {6, 3, 40, 50, 70, first},
                                                   {9, 1, 32, 48, 100, second},
-                                                  {1, 1, 2, 20000, 150, none},
+                                                  {1, 1, 2, 20000, 150, none},  // in parts
+                                                  {3, 1, 130, 8193, 33, second},
+                                                  {2, 2, 3, 8200, 131, first},
                                                   {2, 2, 257, 31, 2, first}}) {
         const Tensor a = drawn(there, t == first ? Shape{batch, k, m} : Shape{batch, m, k}, 1);
         const Tensor b = drawn(there, t == second ? Shape{of_b, n, k} : Shape{of_b, k, n}, 2);

@@ -100,7 +100,8 @@ bool has_bfloat16() {
     return (unsigned(dnnl_get_effective_cpu_isa()) & needed) == needed;
 }
 
-void multiply(const Sizes& s, const std::uint16_t* a, const std::uint16_t* b, float* c, Index ldc) {
+void multiply(const Sizes& s, const std::uint16_t* a, const std::uint16_t* b, float* c, Index ldc,
+              bool add) {
     using Type = dnnl::memory::data_type;
     using Strides = dnnl::memory::dims;
     const Call around;
@@ -113,6 +114,11 @@ void multiply(const Sizes& s, const std::uint16_t* a, const std::uint16_t* b, fl
         // Working memory of our own: that of the library belongs to one thread a primitive.
         dnnl::primitive_attr own;
         own.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+        if (add) {
+            dnnl::post_ops sum;
+            sum.append_sum(1.0F);
+            own.set_post_ops(sum);
+        }
         const dnnl::matmul::primitive_desc plan({left, right, out}, own, engine());
         thread_local std::vector<std::byte> work;
         work.resize(std::max(work.size(), plan.scratchpad_desc().get_size()));
@@ -140,7 +146,7 @@ bool multiply(const Sizes&, float, const float*, Index, const float*, Index, flo
     return false;
 }
 bool has_bfloat16() { return false; }
-void multiply(const Sizes&, const std::uint16_t*, const std::uint16_t*, float*, Index) {
+void multiply(const Sizes&, const std::uint16_t*, const std::uint16_t*, float*, Index, bool) {
     throw BrokenInvariant("a product in bfloat16 without oneDNN");
 }
 

@@ -26,8 +26,9 @@ bool multiply(const Sizes& s, float alpha, const float* a, Index lda, const floa
 
 /// Whether this processor multiplies bfloat16 (AVX-512 BF16, AMX).
 bool has_bfloat16();
-/// c = op(a) op(b) of contiguous bfloat16 with sums in float32; needs `has_bfloat16`.  Throws
-/// `BrokenInvariant` where the library refuses.
-void multiply(const Sizes& s, const std::uint16_t* a, const std::uint16_t* b, float* c, Index ldc);
+/// c = op(a) op(b), or c + that, of contiguous bfloat16 with sums in float32; needs
+/// `has_bfloat16`.  Throws `BrokenInvariant` where the library refuses.
+void multiply(const Sizes& s, const std::uint16_t* a, const std::uint16_t* b, float* c, Index ldc,
+              bool add);
 
 }  // namespace tsdiag::onednn

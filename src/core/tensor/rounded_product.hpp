@@ -8,9 +8,10 @@ namespace tsdiag {
 
 /// out = op(alpha a) op(b) of float32 with both factors rounded to bfloat16 and sums in float32, as
 /// jobs of one thread each.  A job is a block of rows of some samples that share their b, by a
-/// panel of columns; its block is rounded once, its panel once for all of its samples.  Sizes
-/// follow from one matrix, and each sample is a product of its own: no bit depends on the number of
-/// threads or on the batch.  On a product of 512 x 768 x 768 the rounding takes 4 % of the time.
+/// panel of columns; its block is rounded once, its panel once for all of its samples.  Long sums
+/// are made in parts: a thread holds 2 MB of each factor, however long they are.  Sizes follow from
+/// one matrix, and each sample is a product of its own: no bit depends on the number of threads or
+/// on the batch.  On a product of 512 x 768 x 768 the rounding takes 4 % of the time.
 class RoundedProduct {
   public:
     /// Products with a single row or column are those of `TiledProduct`.
@@ -28,6 +29,7 @@ class RoundedProduct {
     bool first_, second_;
     float alpha_;
     Index inner_;
+    Index depth_;                ///< of these, summed at once
     Index shared_;               ///< samples of a for each b
     Index together_;             ///< of these, samples of a job
     Index rows_ = 0, cols_ = 0;  ///< of a job and one sample
