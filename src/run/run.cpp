@@ -44,6 +44,10 @@ Subject open_model(const RunOptions& options) {
             "--attention, --causal, --scale, --a2 and --placement describe a trace, but {} is a "
             "model.",
             options.subject.model));
+    if (!subject.is_trace() && options.products != Products::exact && options.dtype == Type::f64)
+        throw UsageError(
+            "--fast: rounds the factors of float32 products, but --dtype f64 has none; omit one of "
+            "them.");
     return subject;
 }
 

@@ -452,6 +452,17 @@ TEST(Device, SaysHowFarRoundedProductsAreOff) {
     EXPECT_THAT(here.err, HasSubstr("--fast bf16: needs a CUDA device, or a processor"));
 }
 
+TEST(Device, RoundsNoProductsOfFloat64) {
+    TemporaryDirectory folder;
+    const Finished found =
+        tsdiag(folder,
+               {"probe", "random:gpt2,layers=1,d=8,heads=2,vocab=9", "--tokens", "5", "--device",
+                "cuda", "--fast", "bf16", "--dtype", "f64", "--no-report", "-o", "out"},
+               {plugin(emulated_plugin())});
+    EXPECT_EQ(found.code, 2);
+    EXPECT_THAT(found.err, HasSubstr("--fast: rounds the factors of float32 products"));
+}
+
 TEST(Device, RoundsNoProductsOfATrace) {
     TemporaryDirectory folder;
     const std::string header =
