@@ -515,6 +515,21 @@ TEST(Restarted, ResidualOfASingularValueHasItsScale) {
     }
 }
 
+TEST(Restarted, ValuesOfASmallMapAreThoseOfALargeOne) {
+    const Matrix a = gaussian(150, 150, 8);
+    const Estimate second = restarted_eigenvalue(map_of(a), 1e-10, 2),
+                   singular = restarted_singular_value(map_of(a));
+    for (const int k : {-66, -300}) {
+        Matrix far = a;
+        for (double& e : far.a) e = std::ldexp(e, k);
+        const Estimate small = restarted_eigenvalue(map_of(far), 1e-10, 2);
+        EXPECT_TRUE(small.converged) << k;
+        EXPECT_CLOSE(std::ldexp(small.value, -k), second.value, stopped_at(1e-8));
+        EXPECT_CLOSE(std::ldexp(restarted_singular_value(map_of(far)).value, -k), singular.value,
+                     stopped_at(1e-8));
+    }
+}
+
 TEST(Restarted, SaysThatItDidNotConverge) {
     // Orthogonal: all moduli are 1, and none dominates.
     const Matrix drawn = gaussian(300, 300, 5);

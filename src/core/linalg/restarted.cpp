@@ -18,25 +18,39 @@ using Apply = std::function<void(std::span<const double>, std::span<double>)>;
 
 constexpr Index largest_basis = 128, most_restarts = 300;
 
-/// A map with the interface that Spectra expects.
+/// A map with the interface that Spectra expects.  One that is small is multiplied by a power of
+/// two: Spectra takes residuals below eps^(2/3) for zero, whatever the norm of the map.
 class SpectraMap {
   public:
     using Scalar = double;
-    SpectraMap(const Apply& apply, Index n) : apply_(apply), n_(n) {}
+    SpectraMap(const Apply& apply, Index n) : apply_(apply), n_(n) {
+        Eigen::VectorXd x(n);
+        Rng(0x72657374).fill_normal({x.data(), std::size_t(n)}, 0, 1);
+        const double top = (*this * x).lpNorm<Eigen::Infinity>();
+        vanishes_ = top == 0;
+        if (top < 1 && !vanishes_) factor_ = std::ldexp(1.0, std::min(-std::ilogb(top), 1000));
+    }
     Eigen::Index rows() const { return n_; }
     Eigen::Index cols() const { return n_; }
     void perform_op(const double* x, double* y) const {
-        apply_({x, std::size_t(n_)}, {y, std::size_t(n_)});
+        const std::span<double> image(y, std::size_t(n_));
+        apply_({x, std::size_t(n_)}, image);
+        for (double& e : image) e *= factor_;
     }
     Eigen::VectorXd operator*(const Eigen::VectorXd& x) const {
         Eigen::VectorXd y(n_);
         perform_op(x.data(), y.data());
         return y;
     }
+    /// A zero map, for which Spectra finds no basis.
+    bool vanishes() const { return vanishes_; }
+    double factor() const { return factor_; }
 
   private:
     const Apply& apply_;
     Index n_;
+    double factor_ = 1;
+    bool vanishes_ = false;
 };
 
 /// Spectra throws where a small dense problem of its own does not converge.
@@ -48,13 +62,6 @@ bool solves(Solver& solver, Spectra::SortRule rule, double tolerance) {
         return false;
     }
     return solver.info() == Spectra::CompInfo::Successful;
-}
-
-/// A zero map, for which Spectra finds no basis.
-bool vanishes(const SpectraMap& op, Index n) {
-    auto x = std::vector<double>(std::size_t(n));
-    Rng(0x72657374).fill_normal(x, 0, 1);
-    return (op * Eigen::Map<const Eigen::VectorXd>(x.data(), n)).isZero(0);
 }
 
 /// Spectra's own test, of the recomputed residual: what its basis says has been 100 times the norm
@@ -78,7 +85,7 @@ Estimate estimate(double value, double residual, Index products, bool converged)
 Estimate restarted_eigenvalue(const LinearMap& a, double tolerance, Index rank) {
     check(a.rows >= least_restarted, "a restarted basis needs more tokens than it keeps");
     SpectraMap op(a.apply, a.rows);
-    if (vanishes(op, a.rows)) return estimate(0, 0, 1, true);
+    if (op.vanishes()) return estimate(0, 0, 1, true);
     const Index kept = rank + 1;
     Spectra::GenEigsSolver<SpectraMap> solver(op, kept, std::min(a.rows, largest_basis));
     solver.init();
@@ -92,7 +99,8 @@ Estimate restarted_eigenvalue(const LinearMap& a, double tolerance, Index rank) 
         (real - (theta * v).real()).squaredNorm() + (imaginary - (theta * v).imag()).squaredNorm();
     const double value = std::abs(theta), residual = std::sqrt(square);
     const bool converged = agrees(residual, value, tolerance);
-    return estimate(converged ? value : 0, residual, solver.num_operations() + 2, converged);
+    return estimate(converged ? value / op.factor() : 0, residual / op.factor(),
+                    solver.num_operations() + 2, converged);
 }
 
 Estimate restarted_singular_value(const LinearMap& a, double tolerance) {
@@ -104,15 +112,16 @@ Estimate restarted_singular_value(const LinearMap& a, double tolerance) {
             a.transpose(image, y);
         };
     SpectraMap op(normal, a.cols);
-    if (vanishes(op, a.cols)) return estimate(0, 0, 1, true);
+    if (op.vanishes()) return estimate(0, 0, 1, true);
     Spectra::SymEigsSolver<SpectraMap> solver(op, 2, std::min(a.cols, largest_basis));
     solver.init();
     if (!solves(solver, Spectra::SortRule::LargestAlge, tolerance))
         return estimate(0, std::numeric_limits<double>::infinity(), solver.num_operations(), false);
-    const double square = std::max(0.0, solver.eigenvalues()[0]), value = std::sqrt(square);
+    const double square = std::max(0.0, solver.eigenvalues()[0]);
     const Eigen::VectorXd v = solver.eigenvectors(1).col(0).normalized();
-    const double residual = (op * v - square * v).norm();
-    const bool converged = agrees(residual, square, tolerance);
+    const double scaled = (op * v - square * v).norm();
+    const bool converged = agrees(scaled, square, tolerance);
+    const double value = std::sqrt(square / op.factor()), residual = scaled / op.factor();
     return estimate(converged ? value : 0, value > 0 ? residual / value : residual,
                     solver.num_operations() + 1, converged);
 }
