@@ -159,5 +159,33 @@ TEST_F(CertifiedSpectra, OfAClusterOfSingularValues) {
     }
 }
 
+/// Rows that do not sum to 1, on the cosines: 0.5 and 0.375, or 0.5 twice, and many below 0.15, so
+/// that no search comes to its end; also of small entries.
+TEST_F(CertifiedSpectra, OfManyEigenvaluesOfRowsThatDoNotSumToOne) {
+    constexpr Index n = 150;
+    for (const double second : {0.375, 0.5})
+        for (const double factor : {1.0, 1e-20}) {
+            std::vector<double> p(std::size_t(n * n), factor * 0.5 / double(n));
+            for (Index k = 1; k < n; ++k) {
+                const double value = factor * (k == 3 ? second : double(k) / 1024);
+                const auto at = [&](Index i) {
+                    return std::cos(std::acos(-1.0) * double(k) * (double(i) + 0.5) / double(n)) *
+                           std::sqrt(2 / double(n));
+                };
+                for (Index i = 0; i < n; ++i)
+                    for (Index j = 0; j < n; ++j)
+                        p[std::size_t(i * n + j)] += value * at(i) * at(j);
+            }
+            for (const char* route : {"auto", "arnoldi", "spectra"}) {
+                // The library meets an eigenvalue twice by rounding alone.
+                if (second == 0.5 && route == std::string_view("spectra")) continue;
+                SCOPED_TRACE(route);
+                const MetricRow row = measured("lambda2_abs", n, p, {"--spectra", route});
+                ASSERT_TRUE(row.value) << row.note;
+                expect_holds(row, factor * second, 1e-6);
+            }
+        }
+}
+
 }  // namespace
 }  // namespace tsdiag::test
