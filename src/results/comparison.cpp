@@ -221,6 +221,11 @@ std::string input_differences(const MeasuredResult& a, const MeasuredResult& b) 
     return out;
 }
 
+/// What --fast rounded the factors of products to; empty: nothing.
+std::string rounded_to(const RunRecord& run) {
+    return run.fast.contains("products") ? run.fast["products"].string() : "";
+}
+
 std::string worded_layers(Index layers) {
     return layers == 1 ? "1 layer" : fmt::format("{} layers", layers);
 }
@@ -240,8 +245,10 @@ void note_differences(Changes& out, const MeasuredResult& a, const MeasuredResul
             fmt::format("The last steps are compared: {} of {}, {} of {}.",
                         a.step < 0 ? "the only one" : std::to_string(a.step), a.name,
                         b.step < 0 ? "the only one" : std::to_string(b.step), b.name));
-    for (const auto& [what, of_a, of_b] : {std::tuple("dtype", a.run.dtype, b.run.dtype),
-                                           std::tuple("loss", a.run.loss.name, b.run.loss.name)})
+    for (const auto& [what, of_a, of_b] :
+         {std::tuple("dtype", a.run.dtype, b.run.dtype),
+          std::tuple("loss", a.run.loss.name, b.run.loss.name),
+          std::tuple("--fast", rounded_to(a.run), rounded_to(b.run))})
         if (of_a != of_b)
             out.notes.push_back(fmt::format("{}: {} has {}, {} has {}.", what, a.name,
                                             or_none(of_a), b.name, or_none(of_b)));

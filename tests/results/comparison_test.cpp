@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -366,6 +367,20 @@ TEST(Comparison, NotesDifferentInputsFirst) {
     const std::vector<MeasuredResult> results = {result_of({row_of(0, 1, 0.1, 8)}), other};
     ASSERT_FALSE(compare(results).notes.empty());
     EXPECT_THAT(compare(results).notes.front(), HasSubstr("The inputs differ"));
+}
+
+TEST(Comparison, NotesThatProductsOfOneWereRounded) {
+    std::vector<MeasuredResult> results = {result_of({row_of(0, 1, 0.1, 8)}),
+                                           result_of({row_of(0, 1, 0.1, 8)})};
+    const auto noted = [&] {
+        return std::ranges::any_of(compare(results).notes, [&](const std::string& note) {
+            return note ==
+                   "--fast: " + results[0].name + " has none, " + results[1].name + " has bf16.";
+        });
+    };
+    EXPECT_FALSE(noted());
+    results[1].run.fast = Json().set("products", "bf16").set("first_layer_error", 1e-3);
+    EXPECT_TRUE(noted());
 }
 
 }  // namespace
