@@ -393,6 +393,17 @@ TEST_F(TraceDoubts, MapsThatAreNotCausalAsTheFileSaysAreTold) {
             "entries above its diagonal";
         EXPECT_EQ(found.find(told) == found.npos, is) << found;
     }
+    // Of two batches each says what it is.
+    std::filesystem::create_directory(folder / "batches");
+    for (const bool is : {true, false})
+        write({hidden("hidden_states.0", 0),
+               hidden("hidden_states.1", 1),
+               maps("attentions.0", is ? causal : softmax()),
+               {"is_causal", {1}, {double(is)}}},
+              is ? "batches/batch-0.npz" : "batches/batch-1.npz");
+    const Finished both = tsdiag(folder, {"probe", "batches"});
+    EXPECT_EQ(both.code, 0) << both.err;
+    EXPECT_THAT(one_line(both.out), Not(HasSubstr("is_causal")));
 }
 
 TEST_F(TraceDoubts, AScaleInTheFileIsThatOfTheLogits) {
@@ -414,6 +425,18 @@ TEST_F(TraceDoubts, AScaleInTheFileIsThatOfTheLogits) {
                                          "0 are multiplied by 0.5"));
         EXPECT_EQ(probe({"--scale", "0.25"}).code, 0);
     }
+    with_scale("scale", 0.501);  // as bfloat16 rounds others
+    EXPECT_EQ(probe().code, 0);
+    // In a later batch.
+    std::filesystem::create_directory(folder / "batches");
+    for (const char* name : {"batches/batch-0.npz", "batches/batch-1.npz"})
+        write({hidden("hidden_states.0", 0),
+               hidden("hidden_states.1", 1),
+               {"queries.0", {heads, tokens, 4}, x},
+               {"keys.0", {heads, tokens, 4}, x},
+               {"scale", {1}, {std::string_view(name).ends_with("0.npz") ? 0.5 : 0.25}}},
+              name);
+    EXPECT_THAT(tsdiag(folder, {"probe", "batches"}).err, HasSubstr("'scale' is 0.25, but logits"));
 }
 
 /// Numbers of tokens say what is padding, as a mask would.

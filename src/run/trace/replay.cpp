@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <map>
 #include <numeric>
 #include <set>
 #include <span>
@@ -254,8 +255,8 @@ class Replay {
           before_ffn_(steps_before_ffn(batches, settings.masks)) {}
 
     std::string no_attention() const { return doubts_.text(); }
-    /// The first P as stored that has entries above its diagonal; empty: none has.
-    const std::string& sees_later() const { return sees_later_; }
+    /// Of each batch the first P as stored that has entries above its diagonal; none: none has.
+    const std::map<std::size_t, std::string>& sees_later() const { return sees_later_; }
     std::vector<std::string> notes() const {
         std::vector<std::string> out;
         if (rounded_.off > 0)
@@ -417,7 +418,7 @@ class Replay {
                 p, kept_, row_rounding(precision_of(array.raw), p.cols()), array.name);
             if (!kept_.empty()) p = checked(take_rows_and_columns(p, kept_), array);
             const bool causal = lower_triangular(p, options.causal, array.name);
-            if (!causal && p.rows() > 1 && sees_later_.empty()) sees_later_ = array.name;
+            if (!causal && p.rows() > 1) sees_later_.emplace(batch_, array.name);
             return given_attention(std::move(p), causal, sound ? options.attention : "");
         }
         if (!trace().queries().contains(layer)) return nullptr;
@@ -493,7 +494,7 @@ class Replay {
     Index sample_ = 0;  ///< of the batch
     std::vector<Index> kept_;
     Doubts doubts_;
-    std::string sees_later_;
+    std::map<std::size_t, std::string> sees_later_;
     struct {
         double off = 0, allowed = 0;
         std::string format = {};
@@ -504,6 +505,15 @@ class Replay {
     } unseen_;  ///< the P with the most tokens that no token attends to
 };
 
+/// The files of a trace, one a batch.
+std::vector<const Checkpoint*> files_of(const Checkpoint& file) {
+    const auto* several = dynamic_cast<const TraceBatches*>(&file);
+    if (!several) return {&file};
+    std::vector<const Checkpoint*> out;
+    for (const std::unique_ptr<Checkpoint>& batch : several->batches()) out.push_back(batch.get());
+    return out;
+}
+
 bool names_causality(std::string_view name) { return name == "is_causal" || name == "causal"; }
 
 /// What a file says of its attention, and by which name.
@@ -513,8 +523,8 @@ struct Causality {
 };
 std::vector<Causality> causality_in(const Checkpoint& file) {
     std::vector<Causality> out;
-    if (const auto* several = dynamic_cast<const TraceBatches*>(&file)) {
-        for (const std::unique_ptr<Checkpoint>& batch : several->batches())
+    if (const auto files = files_of(file); files.front() != &file) {
+        for (const Checkpoint* batch : files)
             std::ranges::move(causality_in(*batch), std::back_inserter(out));
         return out;
     }
@@ -552,28 +562,38 @@ void require_causal(const Checkpoint& file, const SavedTrace& trace, const Trace
                 file.source(), name));
 }
 
-/// Throws `UsageError` where logits of P that is formed have another scale than the file tells of.
-void require_scale(const Checkpoint& file, const SavedTrace& trace, const TraceOptions& options) {
-    for (const char* name : {"scale", "scaling", "softmax_scale"}) {
-        const Json& said = file.metadata()[name];
-        std::optional<double> scale =
-            said.is_number() ? std::optional(said.number()) : std::nullopt;
-        const std::vector<std::string> names = file.names();
-        if (std::ranges::find(names, name) != names.end()) {
-            const RawTensor raw = file.tensor(name);
-            if (raw.count() == 1 && raw.dtype <= DType::f64)
-                widen<double>(raw, {&scale.emplace(), 1});
-        }
-        for (const auto& [layer, query] : trace.queries()) {
-            if (!scale || uses_given(trace, layer, options)) continue;
-            const double used = scale_of(options, query.raw.shape.back());
-            if (std::abs(used - *scale) <= 1e-3 * std::abs(used)) continue;
-            throw UsageError(fmt::format(
-                "{}: '{}' is {:.6g}, but logits of layer {} are multiplied by {:.6g}; pass --scale "
-                "X with the right one, and leave '{}' out where it is another.",
-                file.source(), name, *scale, layer, used, name));
-        }
+/// The scale of logits that a file tells of under that name.
+std::optional<double> scale_in(const Checkpoint& file, std::string_view name) {
+    const std::vector<std::string>& names = file.names();
+    if (std::ranges::find(names, name) != names.end()) {
+        const RawTensor raw = file.tensor(name);
+        double out = 0;
+        if (raw.count() != 1 || raw.dtype > DType::f64) return std::nullopt;
+        widen<double>(raw, {&out, 1});
+        return out;
     }
+    const Json& said = file.metadata()[name];
+    return said.is_number() ? std::optional(said.number()) : std::nullopt;
+}
+
+/// Throws `UsageError` where logits of P that is formed have another scale than a file tells of.
+void require_scale(const Checkpoint& file, const std::vector<SavedTrace>& batches,
+                   const TraceOptions& options) {
+    constexpr double rounding = 0x1p-8;  // of bfloat16, in which it may be stored
+    const std::vector<const Checkpoint*> files = files_of(file);
+    for (std::size_t b = 0; b < files.size(); ++b)
+        for (const char* name : {"scale", "scaling", "softmax_scale"}) {
+            const std::optional<double> scale = scale_in(*files[b], name);
+            for (const auto& [layer, query] : batches[b].queries()) {
+                if (!scale || uses_given(batches[b], layer, options)) continue;
+                const double used = scale_of(options, query.raw.shape.back());
+                if (std::abs(used - *scale) <= rounding * std::abs(used)) continue;
+                throw UsageError(fmt::format(
+                    "{}: '{}' is {:.6g}, but logits of layer {} are multiplied by {:.6g}; pass "
+                    "--scale X with the right one, and leave '{}' out where it is another.",
+                    files[b]->source(), name, *scale, layer, used, name));
+            }
+        }
 }
 
 /// Throws `UsageError` for a mask of tokens where some states have others.
@@ -663,18 +683,23 @@ Replayed replay(const Checkpoint& file, const Backend& backend, Observer& observ
                             "queries and keys.",
                             array.name, variant));
     require_causal(file, trace, settings.trace);
-    require_scale(file, trace, settings.trace);
+    require_scale(file, batches, settings.trace);
     require_one_set_of_tokens(trace, settings);
     const Index end = settings.last_layer < 0 ? trace.summary().layers : settings.last_layer + 1;
     Replay run(batches, backend, observer, settings);
     for (Index layer = settings.first_layer; layer < end; ++layer) run.layer(layer);
     std::vector<std::string> notes = run.notes();
-    for (const auto& [name, causal] : causality_in(file))
-        if (causal && !run.sees_later().empty())
-            notes.push_back(
-                fmt::format("'{}' is true, but {} has entries above its diagonal; it is "
-                            "taken as stored",
-                            name, run.sees_later()));
+    const std::vector<const Checkpoint*> files = files_of(file);
+    for (const auto& [batch, array] : run.sees_later()) {
+        std::vector<Causality> said = causality_in(*files[batch]);
+        if (said.empty()) said = causality_in(file);
+        const auto causal = std::ranges::find_if(said, &Causality::causal);
+        if (causal == said.end()) continue;
+        notes.push_back(fmt::format(
+            "'{}' is true, but {} has entries above its diagonal; it is taken as stored",
+            causal->name, array));
+        break;
+    }
     return {std::move(notes), run.no_attention()};
 }
 
