@@ -321,13 +321,16 @@ TEST_F(TrainingLog, TellsOfNumbersThatAreEqual) {
     EXPECT_EQ(notes(free), "");
     EXPECT_EQ(
         notes([&](int t) { return std::min(1.0, free(t)); }),
-        fmt::format("{} of 60 numbers are the largest, 1, as of norms that were written after "
+        fmt::format("{} of 60 numbers are the largest, 1, as of numbers that were written after "
                     "they were clipped\n",
                     [&] {
                         int clipped = 0;
                         for (int t = 0; t < 60; ++t) clipped += free(t) >= 1;
                         return clipped;
                     }()));
+    // As PyTorch leaves them, which divides by the norm + 1e-6, and a run without other norms.
+    EXPECT_THAT(notes([&](int t) { return free(t) * std::min(1.0, 1 / (free(t) + 1e-6)); }),
+                testing::HasSubstr(" of 60 numbers are the largest, 1, as of numbers"));
     EXPECT_EQ(notes([&](int t) { return t % 4 == 0 ? 0 : free(t); }),
               "15 of 60 numbers are 0, as of steps that were skipped\n");
     EXPECT_EQ(notes([](int t) { return t % 3; }), "");  // of a few values

@@ -45,12 +45,15 @@ bool is_like_gradient_norm(std::string_view word) {
 /// that were written after they were clipped.
 void add_equal_numbers(const std::vector<double>& values, std::vector<std::string>& to) {
     constexpr std::size_t fewest = 10, least_zeros = 2;
+    // PyTorch multiplies by limit / (norm + 1e-6).
+    constexpr double clipped = 1 - 1e-5;
     if (values.size() < fewest) return;
     const double most = *std::ranges::max_element(values);
+    const auto is_largest = [&](double v) { return v > 0 && v >= clipped * most; };
     const auto zeros = std::size_t(std::ranges::count(values, 0.0)),
-               largest = std::size_t(std::ranges::count(values, most));
+               largest = std::size_t(std::ranges::count_if(values, is_largest));
     std::set<double> others(values.begin(), values.end());
-    others.erase(0), others.erase(most);
+    std::erase_if(others, [&](double v) { return v == 0 || is_largest(v); });
     // Numbers that are rounded to a few are equal by that alone.
     if (2 * others.size() < values.size() - zeros - largest || others.empty()) return;
     if (zeros >= least_zeros)
@@ -58,7 +61,7 @@ void add_equal_numbers(const std::vector<double>& values, std::vector<std::strin
                                  values.size()));
     if (10 * largest >= values.size() && largest > 2)
         to.push_back(
-            fmt::format("{} of {} numbers are the largest, {:.4g}, as of norms that were written "
+            fmt::format("{} of {} numbers are the largest, {:.4g}, as of numbers that were written "
                         "after they were clipped",
                         largest, values.size(), most));
 }
