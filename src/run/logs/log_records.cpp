@@ -53,9 +53,10 @@ void add_equal_numbers(const std::vector<double>& values, std::vector<std::strin
     const auto zeros = std::size_t(std::ranges::count(values, 0.0)),
                largest = std::size_t(std::ranges::count_if(values, is_largest));
     std::set<double> others(values.begin(), values.end());
+    const bool alike = others.size() <= 2;
     std::erase_if(others, [&](double v) { return v == 0 || is_largest(v); });
     // Numbers that are rounded to a few are equal by that alone.
-    if (2 * others.size() < values.size() - zeros - largest || others.empty()) return;
+    if (2 * others.size() < values.size() - zeros - largest || (others.empty() && alike)) return;
     if (zeros >= least_zeros)
         to.push_back(fmt::format("{} of {} numbers are 0, as of steps that were skipped", zeros,
                                  values.size()));
