@@ -201,10 +201,20 @@ class Applying {
         return std::ranges::find(embeddings, last) != embeddings.end();
     }
 
+    /// A head that is tied is saved with the embedding (`save_embedding_layers`), as the same
+    /// numbers.
+    bool is_saved_with_embedding(const std::string& name, const AdapterTensor& named) const {
+        return is_language_head(name) && std::ranges::any_of(tensors_.whole, [&](const auto& one) {
+                   return is_token_embedding(one.first) &&
+                          one.second.tensor.shape == named.tensor.shape;
+               });
+    }
+
     void put_whole(const std::string& name, const AdapterTensor& named) {
         const std::string there = change_(name);
         const bool head = !base_has(there) && !base_has(name);
-        if (!is_expected(name, named) || (head && config_.saved_module(name).empty()))
+        const bool copied = !config_.saved_module(name).empty();
+        if (!is_expected(name, named) || (head && !copied && !is_saved_with_embedding(name, named)))
             refuse(
                 source_,
                 fmt::format("has the tensor '{}', which is none of LoRA's, of the modules_to_save "
@@ -214,7 +224,7 @@ class Applying {
         if (head) {
             put(there, named);
             added_.push_back(there);
-            trained_.push_back(there);
+            if (copied) trained_.push_back(there);
             return;
         }
         const std::string& at = base_has(there) ? there : name;
@@ -228,7 +238,9 @@ class Applying {
                                shape_text(before.shape)));
         put(at, named);
         replaced_.push_back(at);
-        if (!config_.saved_module(name).empty()) trained_.push_back(at);
+        if (!copied)
+            return;  // loaded into the module of the model, and into a head that is tied to it
+        trained_.push_back(at);
         if (is_token_embedding(at)) changed_embedding_ = at;
     }
 

@@ -304,6 +304,19 @@ TEST_F(Adapters, ModulesToSaveStandInThePlaceOfTheModels) {
                             HasSubstr("added: score.weight")));
 }
 
+/// PEFT saves the embedding and the head that is tied to it where it is asked for embeddings.
+TEST_F(Adapters, AHeadMayBeSavedWithTheEmbeddingThatItIsTiedTo) {
+    Adapted of = gpt2();
+    of.replace("transformer.wte.weight", "wte.weight");
+    of.adapter["lm_head.weight"] = of.adapter.at("transformer.wte.weight");
+    expect_merged(of);
+    EXPECT_THAT(said,
+                AllOf(HasSubstr("in place of the model's: wte.weight"),
+                      HasSubstr("added: lm_head.weight"), Not(HasSubstr("changes the embedding"))));
+    of.adapter.erase("transformer.wte.weight");
+    EXPECT_THAT(refused_as(of), HasSubstr("has the tensor 'base_model.model.lm_head.weight'"));
+}
+
 TEST_F(Adapters, Biases) {
     Adapted of = bert();
     of.config.set("bias", "lora_only");
