@@ -914,6 +914,32 @@ TEST_F(TraceDoubts, AStepThatMovesBetweenSamplesIsRefused) {
     }
 }
 
+/// Where the feed-forward step of a layer adds nothing, what stands before it is the output, too.
+TEST_F(TraceDoubts, ALayerWhoseFeedForwardStepAddsNothingDoesNotMoveAStep) {
+    const auto sum = [](std::vector<double> a, const std::vector<double>& b) {
+        for (std::size_t i = 0; i < a.size(); ++i) a[i] += b[i];
+        return a;
+    };
+    const auto with_empty_layer = [&](int empty, bool has_ffn) {
+        std::vector<Array> all = {{"hidden_states.0", {tokens, width}, state(0)}};
+        for (int layer = 0; layer < 3; ++layer) {
+            const std::string at = "." + std::to_string(layer);
+            const std::vector<double> attn = sum(all.back().values, state(4 * layer + 1)),
+                                      step = sum(attn, state(4 * layer + 2)),
+                                      ffn = layer == empty ? step : sum(step, state(4 * layer + 3));
+            all.push_back({"attn" + at, {tokens, width}, attn});
+            all.push_back({"contranorm" + at, {tokens, width}, step});
+            if (has_ffn) all.push_back({"ffn" + at, {tokens, width}, ffn});
+            all.push_back({"hidden_states." + std::to_string(layer + 1), {tokens, width}, ffn});
+        }
+        write(all);
+        const Finished found = probe({"--placement", "pre"});
+        EXPECT_EQ(found.code, 0) << found.err;
+    };
+    for (const bool has_ffn : {true, false})
+        for (const int empty : {-1, 0, 1}) with_empty_layer(empty, has_ffn);
+}
+
 /// Orders that lead to the same numbers are one, whichever a sample shows.
 TEST_F(TraceDoubts, ASampleMayShowAnotherOrderWhereTheNumbersAreTheSame) {
     const std::vector<Array> pre = layer_of(false, tokens, width);

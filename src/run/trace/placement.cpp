@@ -553,6 +553,12 @@ Claim is_output(const SavedTrace& trace, std::string_view step, Index layer,
     return is_same(out, own);
 }
 
+/// A step that is the output of its layer may then stand before the feed-forward step, too.
+bool ffn_may_add_nothing(const SavedTrace& trace, Index layer, const SampleTokens& sample) {
+    const Claim last = is_output(trace, "ffn", layer, sample);
+    return !last || last->holds();
+}
+
 /// ", in sample 1, layer 2 (relative error 0.5, expected at most 0.001)"
 std::string at_sample(Index number, Index layer, const Fit& fit) {
     return fmt::format(
@@ -617,8 +623,10 @@ StepNames steps_before_ffn(std::span<const SavedTrace> batches,
             continue;
         Claim last;
         for (const auto& [batch, sample, number] : measured_samples(batches, masks))
-            for (Index i = 0; i + 1 < batch->summary().layers && !last; ++i)
+            for (Index i = 0; i + 1 < batch->summary().layers && !last; ++i) {
                 last = is_output(*batch, step, i, sample);
+                if (shows(last) && ffn_may_add_nothing(*batch, i, sample)) last.reset();
+            }
         if (last && !last->holds()) out.insert(step);
     }
     return out;
@@ -722,8 +730,7 @@ void require_steps(const SavedTrace& trace, const StepNames& before_ffn, Index l
         const Claim last = is_output(trace, step, layer, sample);
         const bool before = before_ffn.contains(step);
         if (!last || last->holds() != before) continue;
-        // Behind a feed-forward step that adds nothing both are one.
-        if (before && shows(is_output(trace, "ffn", layer, sample))) continue;
+        if (before && ffn_may_add_nothing(trace, layer, sample)) continue;
         throw UsageError(fmt::format(
             "{} is {}the output of its layer{}; in other samples or layers it is {}, expected the "
             "same in all: correct that array, or leave it or the sample out.",

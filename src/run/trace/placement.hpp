@@ -36,7 +36,8 @@ std::vector<BatchSample> measured_samples(std::span<const SavedTrace> batches,
 
 /// Of the steps that may stand before the feed-forward step or at the end of the layer, those that
 /// stand before it: they are not the layer's output, in the first sample and layer that show it.
-/// The last layer, whose output may be a norm of it, shows nothing.
+/// Nothing shows the last layer, whose output may be a norm of it, nor one whose feed-forward step
+/// may add nothing: where `ffn` is the output as well, or was not saved.
 using StepNames = std::set<std::string_view>;
 StepNames steps_before_ffn(std::span<const SavedTrace> batches,
                            const std::vector<std::vector<bool>>& masks = {});
