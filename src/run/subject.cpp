@@ -47,6 +47,15 @@ bool names_a_model(const fs::path& config) {
     }
 }
 
+/// A folder of FSDP's, or one of DeepSpeed's, which may have any name.
+bool is_of_a_step(const fs::path& folder) {
+    if (folder.filename().string().starts_with("pytorch_model_fsdp")) return true;
+    std::error_code error;
+    for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+        if (at->path().filename().string().ends_with("mp_rank_00_model_states.pt")) return true;
+    return false;
+}
+
 /// The path of the configuration; empty: there is none.  For a folder of DeepSpeed or FSDP it may
 /// lie beside that folder.
 fs::path find_config(const SubjectOptions& options, const fs::path& model, bool is_tensorflow,
@@ -57,11 +66,10 @@ fs::path find_config(const SubjectOptions& options, const fs::path& model, bool 
     const bool directory = fs::is_directory(model);
     const fs::path folder = directory ? model : model.parent_path();
     fs::path found = folder / "config.json";
-    const fs::path plain = folder.has_filename() ? folder : folder.parent_path();
-    const std::string name_of_folder = plain.filename().string();
-    const bool of_a_step = name_of_folder.starts_with("global_step") ||
-                           name_of_folder.starts_with("pytorch_model_fsdp");
-    if (of_a_step && !fs::exists(found)) found = plain.parent_path() / "config.json";
+    fs::path plain = folder.has_filename() ? folder : folder.parent_path();
+    if (plain.empty() || plain.filename() == "." || plain.filename() == "..")
+        plain = (fs::current_path() / plain / "").lexically_normal().parent_path();
+    if (is_of_a_step(plain) && !fs::exists(found)) found = plain.parent_path() / "config.json";
     if (!fs::exists(found)) {  // Meta's and Mistral's own name of it
         const bool named = directory || model.filename().string().starts_with("consolidated");
         fs::path parameters = folder / "params.json";

@@ -160,6 +160,14 @@ TEST_F(Layouts, DeepSpeedsPartsOfStage3AreJoinedWhereAllAreThere) {
     const std::string whole = numbers();
     EXPECT_EQ(probe((golden_models / "gpt2-zero3").string()).code, 0);
     EXPECT_EQ(numbers(), whole);
+    // The configuration lies above a folder of any name.
+    fs::create_directories(folder / "run");
+    fs::copy(golden_models / "gpt2-zero3/global_step3", folder / "run/tag");
+    fs::copy_file(golden_models / "gpt2-zero3/config.json", folder / "run/config.json");
+    for (const char* path : {"run/tag", "run/tag/."}) {
+        EXPECT_EQ(probe(path).code, 0) << path;
+        EXPECT_EQ(numbers(), whole);
+    }
     const auto refusal = [&](const auto& change) {
         const Finished done = with(change);
         EXPECT_EQ(done.code, 1);

@@ -691,13 +691,20 @@ def examine_multihead(program, torch):
     assert "queries.0: not saved, as there are keys of no token" in printed.getvalue() and "queries.0" not in more
 
 
+def hook_of(program, source):
+    pathlib.Path("model.py").write_text(source)
+    return run(program, ["trace-hook", "model.py"]).stdout
+
+
 def examine_other_logits(program, torch):
     for source, said in OTHER_LOGITS:
-        pathlib.Path("model.py").write_text(source)
-        code = run(program, ["trace-hook", "model.py"]).stdout
+        code = hook_of(program, source)
         assert "queries    not saved: " in code and said in code, code
         saved = traced(code, source, torch)
         assert "hidden_states.3" in saved and "queries.0" not in saved, sorted(saved)
+    # The bias of a projection is none of the logits.
+    flag = NANO.replace("self.n_head =", "attention_bias = True\n        self.n_head =")
+    assert flag != NANO and "queries.0" in traced(hook_of(program, flag), flag, torch)
 
 
 def main(program):

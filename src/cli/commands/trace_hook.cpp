@@ -434,12 +434,16 @@ class Guesser {
                                  "k_layernorm", "norm_q", "norm_k", "query_norm", "key_norm"})
             if (has_word(text, word)) return changed_by(word);
         // A bias, a scale that is learned, a cap, a further key, a window, a mix of heads.
-        static constexpr std::array<std::string_view, 18> others{
-            "rel_pos",     "relative_pos", "relative_att",   "rel_bias",   "position_bias",
-            "pos_bias",    "attn_bias",    "attention_bias", "bias_table", "r_w_bias",
-            "temperature", "logit_scale",  "softcap",        "sink",       "sliding_window",
-            "slopes",      "proj_l",       "talking"};
-        if (const std::string found = name_with(text, others); !found.empty())
+        static constexpr std::array<std::string_view, 16> others{
+            "rel_pos",        "relative_pos", "relative_att", "rel_bias",
+            "position_bias",  "pos_bias",     "bias_table",   "r_w_bias",
+            "temperature",    "logit_scale",  "softcap",      "sink",
+            "sliding_window", "slopes",       "proj_l",       "talking"};
+        // Elsewhere it may say whether projections have a bias.
+        static constexpr std::array<std::string_view, 2> added{"attn_bias", "attention_bias"};
+        std::string found = name_with(text, others);
+        if (found.empty()) found = name_with(attention.forward, added);
+        if (!found.empty())
             return fmt::format(
                 "'{}' changes the logits, P is not softmax(q k^T / sqrt(d)): save it as "
                 "attentions.L",
