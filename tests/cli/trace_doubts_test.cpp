@@ -450,8 +450,15 @@ TEST_F(TraceDoubts, NumbersOfTokensWithoutAMaskAreRefused) {
         with_number(name, 8);
         EXPECT_EQ(probe().code, 0) << name;
     }
-    with_number("max_length", 5);
-    EXPECT_EQ(probe().code, 0);
+    for (const char* name : {"max_length", "target_lengths"}) {
+        with_number(name, 5);
+        EXPECT_EQ(probe().code, 0) << name;
+    }
+    with_number("lengths", 5);
+    const std::vector<std::int64_t> mask = {1, 1, 1, 1, 1, 0, 0, 0};
+    write_npy<std::int64_t>(folder / "mask.npy", "<i8", {tokens}, mask);
+    const Finished masked = probe({"--mask", "mask.npy"});
+    EXPECT_EQ(masked.code, 0) << masked.err;
 }
 
 /// What was saved by reference holds the last numbers; ids are no states.

@@ -122,10 +122,10 @@ bool is_other_mask(std::string_view name) {
 bool names_lengths(std::string_view name) {
     constexpr std::array words = {"length",    "seq_len",    "seqlen",
                                   "valid_len", "num_tokens", "n_tokens"};
+    constexpr std::array others = {"max", "target", "label", "wave"};
     const std::string small = lower(name);
-    return small.find("max") == std::string::npos &&
-           std::ranges::any_of(
-               words, [&](const char* word) { return small.find(word) != std::string::npos; });
+    const auto has = [&](const char* word) { return small.find(word) != std::string::npos; };
+    return std::ranges::none_of(others, has) && std::ranges::any_of(words, has);
 }
 
 std::optional<std::pair<std::string, std::string>> inner_array(std::string_view name) {

@@ -31,7 +31,8 @@ ArrayName read_array_name(std::string_view name);
 bool is_mask_of_tokens(std::string_view name);
 /// Another name with "mask" in it, whose zeros and ones may mean either.
 bool is_other_mask(std::string_view name);
-/// A name of how many tokens samples have, as "lengths" or "seq_len"; not of the most they may.
+/// A name of how many tokens samples have, as "lengths" or "seq_len"; not of the most they may, nor
+/// of targets.
 bool names_lengths(std::string_view name);
 
 /// Where states or maps are inside something else, as in "outputs.hidden_states.0" or

@@ -682,6 +682,9 @@ Replayed replay(const Checkpoint& file, const Backend& backend, Observer& observ
                 fmt::format("{}: a given P can only be declared as softmax, not '{}', which needs "
                             "queries and keys.",
                             array.name, variant));
+    const std::vector<const Checkpoint*> files = files_of(file);
+    if (settings.masks.empty())
+        for (std::size_t b = 0; b < files.size(); ++b) batches[b].refuse_unread_lengths(*files[b]);
     require_causal(file, trace, settings.trace);
     require_scale(file, batches, settings.trace);
     require_one_set_of_tokens(trace, settings);
@@ -689,7 +692,6 @@ Replayed replay(const Checkpoint& file, const Backend& backend, Observer& observ
     Replay run(batches, backend, observer, settings);
     for (Index layer = settings.first_layer; layer < end; ++layer) run.layer(layer);
     std::vector<std::string> notes = run.notes();
-    const std::vector<const Checkpoint*> files = files_of(file);
     for (const auto& [batch, array] : run.sees_later()) {
         std::vector<Causality> said = causality_in(*files[batch]);
         if (said.empty()) said = causality_in(file);

@@ -282,7 +282,6 @@ SavedTrace::SavedTrace(const Checkpoint& file) {
     check_pairs();
     refuse_misplaced();
     refuse_unread_maps(file);
-    refuse_unread_lengths(file);
     measure();
 }
 
@@ -636,7 +635,6 @@ void SavedTrace::refuse_unread_maps(const Checkpoint& file) const {
     }
 }
 
-/// Throws `FormatError` for numbers of tokens, one a sample, without a mask: the rest is padding.
 void SavedTrace::refuse_unread_lengths(const Checkpoint& file) const {
     if (mask_) return;
     const auto tokens = double(parts_.begin()->second.tokens);

@@ -59,6 +59,9 @@ class SavedTrace {
     const TraceSummary& summary() const { return summary_; }
     /// Names that are no part of a trace.
     const std::vector<std::string>& others() const { return others_; }
+    /// Throws `FormatError` for numbers of tokens in `file`, that of this trace, one a sample,
+    /// without a mask: the rest is padding.
+    void refuse_unread_lengths(const Checkpoint& file) const;
     /// What was read in a way that its names do not say.
     const std::vector<std::string>& assumed() const { return assumed_; }
     /// What the trace seems to lack, and states that seem to be something else.
@@ -80,7 +83,6 @@ class SavedTrace {
     void check_pairs() const;
     void refuse_misplaced() const;
     void refuse_unread_maps(const Checkpoint& file) const;
-    void refuse_unread_lengths(const Checkpoint& file) const;
 
     Layers states_, attentions_, queries_, keys_, values_;
     std::map<std::string_view, Layers> stages_, outer_;
