@@ -255,8 +255,11 @@ std::vector<std::string> write_comparison(std::span<const MeasuredResult> result
         std::string text = fmt::format("{} ({}", results[i].name, result.model.argument);
         if (results[i].step >= 0) text += fmt::format(", step {}", results[i].step);
         const std::string measured = origin_text(result);
-        facts.emplace_back(letter(i),
-                           measured.empty() ? text + ")" : text + "), measured " + measured);
+        facts.emplace_back(letter(i), text +
+                                          (measured.empty()               ? ")"
+                                           : result.measured.date.empty() ? "), computed with "
+                                                                          : "), measured ") +
+                                          measured);
     }
     facts.emplace_back("Command", shell_command(run.command));
     std::ranges::move(origin_facts(run), std::back_inserter(facts));

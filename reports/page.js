@@ -473,7 +473,7 @@
     const heads = [...table.querySelectorAll("thead th")], body = table.tBodies[0];
     const key = (row, k) => {
       const text = (row.cells[k]?.textContent || "").trim(), v = parseFloat(text
-        .replace(/^\((\S+) \u00b1 .*\)(e\S+)$/, "$1$2") // a number with its error
+        .replace(/^\((\S+)\s+\u00b1 .*\)(e\S+)$/, "$1$2") // a number with its error, filled up with spaces
         .replace(/^(-?1) ([-+]) (\S+)/, (_, one, sign, e) => Number(one) + Number(sign + e)));
       return Number.isNaN(v) ? text : v;
     };

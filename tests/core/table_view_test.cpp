@@ -45,6 +45,14 @@ TEST(WithError, HasTwoDigitsOfTheErrorAndTheValueToTheSamePlace) {
     EXPECT_EQ(with_error(1 - 3e-15, 1e-17), "1 - 3e-15" + sign + "1e-17");
     EXPECT_EQ(with_error(0.123456, std::nullopt), "0.1235");
     EXPECT_EQ(with_error(0.5, 0.0), "0.5");
+    // No number, and numbers below the least power of ten.
+    const double none = std::numeric_limits<double>::quiet_NaN(),
+                 least = std::numeric_limits<double>::denorm_min();
+    EXPECT_EQ(with_error(none, 0.1), "nan");
+    EXPECT_EQ(with_error(-std::numeric_limits<double>::infinity(), 0.1), "-inf");
+    EXPECT_EQ(with_error(0.5, none), "0.5");
+    EXPECT_EQ(with_error(least, least), "4.94066e-324" + sign + "4.9e-324");
+    EXPECT_EQ(with_error(0, 1e-7), "0" + sign + "1e-07");
 }
 
 TEST(TableView, GivesALayerItsOwnNumberOrTheMeanOverHeads) {

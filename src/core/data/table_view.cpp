@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace tsdiag {
 namespace {
@@ -56,13 +57,15 @@ std::string readable(double value, int digits) {
 
 std::string with_error(double value, const std::optional<double>& error) {
     constexpr int most_digits = 6;  // of the value
-    if (!error || !(*error > 0) || !std::isfinite(*error)) return readable(value);
+    if (!error || !(*error > 0) || !std::isfinite(*error) || !std::isfinite(value))
+        return readable(value);
     const int place = exponent_of(*error) - 1;                   // of the last digit
     if (std::abs(value) < std::pow(10.0, place) / 2) value = 0;  // not "-0.000"
-    if (exponent_of(value) - place >= most_digits)
+    const double larger = std::max(std::abs(value), *error);
+    const bool has_unit = larger >= std::numeric_limits<double>::min();  // 10^n below may be 0
+    if (exponent_of(value) - place >= most_digits || !has_unit)
         return fmt::format("{} \u00b1 {:.2g}", readable(value, most_digits), *error);
     constexpr double least_plain = 1e-4, most_plain = 1e6;
-    const double larger = std::max(std::abs(value), *error);
     if (larger < least_plain || larger >= most_plain) {
         const int power = exponent_of(larger);
         const double unit = std::pow(10.0, power);
