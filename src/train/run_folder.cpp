@@ -120,7 +120,7 @@ Index RunFolder::resume(const RunRecord::Training& identity, Parameters& paramet
             }
             set_marks(state.notes().logs);
             drop_old_states();  // left by a kill after a save
-            if (!state.notes().measured.date.empty()) measured_ = state.notes().measured;
+            measured_ = state.notes().measured;
             log_.open(directory_, state.notes().logs, result.table);
             return step;
         } catch (const FormatError& error) {

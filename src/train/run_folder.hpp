@@ -40,7 +40,7 @@ class RunFolder {
 
     /// The last step that has a state; -1: none.
     Index last_saved() const;
-    /// When and where the run began.
+    /// When and where the run began; of one that an earlier version began it is not known.
     const RunRecord::Measured& measured() const { return measured_; }
 
   private:

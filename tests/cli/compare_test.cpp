@@ -229,6 +229,19 @@ TEST_F(Compare, AssertionsFailWithExitCodeFour) {
     EXPECT_THAT(unknown.err, HasSubstr("did you mean t_sim?"));
 }
 
+TEST_F(Compare, APageSaysWhenEachResultWasMeasuredWhereItIsKnown) {
+    probe_two("3");
+    const fs::path file = folder / "before/run.json";
+    const std::string run = read_file(file);
+    const std::size_t at = run.find("  \"measured\": {"), end = run.find("},\n", at);
+    ASSERT_NE(end, std::string::npos);
+    std::ofstream(file) << run.substr(0, at) + run.substr(end + 3);  // of an earlier version
+    EXPECT_EQ(compare({"before", "after", "--out", "compared"}).code, 0);
+    const std::string page = read_file(folder / "compared/report.html");
+    EXPECT_THAT(page, HasSubstr("layers=4), computed with "));
+    EXPECT_THAT(page, HasSubstr("layers=4), measured 2026-01-01"));
+}
+
 TEST_F(Compare, NotesWhatElseDiffers) {
     probe("random:post-norm,d=16,heads=2,layers=4", "a", {"--samples", "2"});
     probe("random:post-norm,d=16,heads=2,layers=3", "b", {"--samples", "3", "--seed", "1"});

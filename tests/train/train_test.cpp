@@ -274,6 +274,24 @@ TEST(Train, ResumingDropsAStateThatAKillHasLeft) {
     EXPECT_FALSE(std::filesystem::exists(old));
 }
 
+/// What an earlier version began has no date, and does not get that of who goes on with it.
+TEST(Train, ResumingKeepsWhenTheRunBegan) {
+    for (const char* date : {"", "2026-01-01T00:00:00Z"}) {
+        TemporaryDirectory folder;
+        TrainOptions o = tiny();
+        o.stop_after = 6;
+        o.directory = folder / "";
+        o.measured.date = date;
+        train(o);
+        o.resume = true;
+        o.measured.date = "2027-01-01T00:00:00Z";
+        for (const Index stop : {8, 0}) {
+            o.stop_after = stop;
+            EXPECT_EQ(RunRecord(train(o).run).measured.date, date);
+        }
+    }
+}
+
 TEST(Train, AHalfWrittenCheckpointIsNone) {
     TemporaryDirectory folder;
     TrainOptions o = tiny();

@@ -259,7 +259,7 @@ int TrainCommand::run() const {
                         result.steps.back().step));
         return 130;
     }
-    result.run = described(result.run);
+    result.run = headed(result.run);
     const PlainPage page = training_page(result);
     OutputFolder directory(
         options.directory,
