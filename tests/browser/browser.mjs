@@ -265,6 +265,14 @@ async function check_reading(chromium, file) {
     return [before, first(), table.querySelector("[aria-sort]").getAttribute("aria-sort")];
   })()`);
   expect(order[0] === "0" && order[1] === "3" && order[2] === "descending", "tables are sorted: " + order);
+  // Numbers with errors, filled up with figure spaces to stand below each other.
+  const values = await chromium.evaluate(`(() => {
+    const table = document.querySelector("details:has(#numbers) table"), cells = [...table.tBodies[0].rows].map((row) => row.cells[1]);
+    ["0.5\u2007 \u00b1 0.1", "\u2013", "(1.234\u2007\u2007 \u00b1 0.012)e-08\u2007", "1 - 3e-15 \u00b1 1e-17"].forEach((text, i) => { cells[i].textContent = text; });
+    table.querySelectorAll("thead button")[1].click();
+    return [...table.tBodies[0].rows].map((row) => row.cells[1].textContent.slice(0, 4));
+  })()`);
+  expect(values.join() === "(1.2,0.5\u2007,1 - ,\u2013", "numbers with errors are sorted by value: " + values);
   const saved = await chromium.evaluate(`new Promise((done) => {
     const found = [], click = HTMLAnchorElement.prototype.click;
     HTMLAnchorElement.prototype.click = async function () {

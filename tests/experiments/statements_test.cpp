@@ -409,6 +409,20 @@ TEST(DevilGlu, PagesWithATransNormerSayIt) {
         }
 }
 
+TEST(DevilTable5, SaysWhichModelsHaveLearnedWhereTrialsCanTell) {
+    const auto notes = [](const std::vector<double>& scores) {
+        Table table("Vanilla");
+        for (const double score : scores) table.scalar({}, "score", score);
+        return study(experiment("devil.table5"), {table, {}}, with({})).notes;
+    };
+    using testing::Contains, testing::HasSubstr, testing::Not;
+    EXPECT_THAT(notes({49, 50, 52}), Contains(HasSubstr("Of 1 model 0 are significantly above")));
+    EXPECT_THAT(notes({49, 50, 52}), Contains(HasSubstr("none is seen to have learned")));
+    EXPECT_THAT(notes({80, 81, 82}), Contains(HasSubstr("Of 1 model 1 is significantly above")));
+    EXPECT_THAT(notes({80, 81, 82}), Not(Contains(HasSubstr("none is seen"))));
+    EXPECT_THAT(notes({90}), Not(Contains(HasSubstr("significantly above")))) << "of one trial";
+}
+
 TEST(PolyTable4, ScalesBeginAtTheNThatThePaperStates) {
     const ExperimentEntry& entry = experiment("poly.table4");
     const ExperimentOptions paper = with({}, ExperimentScale::paper);

@@ -9,6 +9,7 @@
 #include "recipe.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/intervals.hpp"
+#include "tsdiag/text.hpp"
 
 /// [DEVIL] Table 5: models trained on masked text, then on the tasks of GLUE.
 namespace tsdiag::experiment_list::devil_table5 {
@@ -223,21 +224,25 @@ Figure figure_of(const Numbers& numbers, const ExperimentSetting& setting) {
         [&](std::size_t i) { return std::pair(mean_score(numbers, rows[i]), rows[i].mean()); });
 }
 
-/// How many models have learned the generated task, of whose samples half have errors.
+/// How many models are seen to have learned the generated task, of whose samples half have errors;
+/// empty where no model has two trials.
 std::string note_on_learning(const Numbers& numbers) {
     constexpr double guess = 50;  // per cent
-    const auto learned = [&](const Row& row) {
+    std::size_t tested = 0, learned = 0;
+    for (const Row& row : rows) {
         const Number score = mean_score(numbers, row);
-        return score.value && score.error && score.count > 1 &&
-               *score.value - student_quantile(0.95, score.freedom()) * *score.error > guess;
-    };
-    const auto count = std::ranges::count_if(rows, learned);
+        if (!score.value || !score.error || score.count < 2) continue;
+        ++tested;
+        const double reach = student_quantile(0.95, score.freedom()) * *score.error;
+        learned += *score.value - reach > guess ? 1 : 0;
+    }
+    if (tested == 0) return "";
     return fmt::format(
-        "Of {} models {} are significantly above the {:g} % of a guess (95 % intervals){}.",
-        rows.size(), count, guess,
-        count == 0 ? ": none has learned the task, so that further updates (--reading steps=, "
-                     "tuning_steps=) decide before further trials do"
-                   : "");
+        "Of {} {} {} significantly above the {:g} % of a guess (95 % interval of each){}.",
+        counted(tested, "model"), learned, learned == 1 ? "is" : "are", guess,
+        learned == 0 ? ": none is seen to have learned the task, so that further updates "
+                       "(--reading steps=, tuning_steps=) help before further trials do"
+                     : "");
 }
 
 Findings find(const Table& table, const ExperimentSetting& setting) {
@@ -269,7 +274,8 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
                     fmt::format("[DEVIL] Table 5, GLUE: {:.2f}", row.mean()), std::nullopt,
                     mean_score(numbers, row)));
     if (setting.data().empty()) {
-        found.notes.push_back(note_on_learning(numbers));
+        if (std::string note = note_on_learning(numbers); !note.empty())
+            found.notes.push_back(std::move(note));
         found.notes.emplace_back(
             "This is not GLUE: without --data DIR the task is to distinguish Markov chains with "
             "errors from those without.");
