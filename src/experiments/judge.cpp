@@ -276,10 +276,10 @@ std::string outcome_of(std::span<const Comparison> comparisons) {
     for (const Comparison& c : comparisons) {
         if (c.outcome == Outcome::unjudged) continue;
         ++counts[c.outcome];
-        if (c.outcome != Outcome::open || c.counted || c.probability) continue;
+        if (c.outcome != Outcome::open || c.counted) continue;
         if (c.count < fewest)
             ++few;
-        else
+        else if (!c.probability)
             trials.push_back(c.trials_needed > 0 ? c.trials_needed
                                                  : std::numeric_limits<Index>::max());
     }

@@ -378,10 +378,14 @@ TEST(SameOrder, IsOfTheModelsAndTrialsThatThereAre) {
     std::vector<Placed> models = placed({1, 2, 3, 4, 5});
     models.push_back({{}, -1});
     models.front().here.erase(2.0);
-    const Comparison two = same_order("loss", models, "e");
+    Comparison two = same_order("loss", models, "e");
     EXPECT_EQ(two.count, 2);
     EXPECT_EQ(two.measured, 1);
     EXPECT_THAT(judged(two), StartsWith("too few trials to decide"));
+    judge(std::span(&two, 1));
+    EXPECT_THAT(
+        outcome_of(std::span(&two, 1)),
+        testing::EndsWith("1 of the open ones has fewer trials than the 3 that a decision takes."));
     for (const std::size_t left : {std::size_t(0), std::size_t(1)}) {
         models.resize(left);
         EXPECT_EQ(same_order("loss", models, "e").unknown, "no trial has values of two models");
