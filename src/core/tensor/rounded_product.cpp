@@ -8,7 +8,8 @@
 namespace tsdiag {
 namespace {
 
-/// Rows of a job: the panel's rounding costs 5 % of a job of so many.
+/// Rows of a job: the panel's rounding costs 6 % of a job of so many (16e9 numbers and 225e9
+/// operations a second of a Zen 4 core).
 constexpr Index rows_of_job = 128;
 /// Numbers of a panel, 2 MB; of a block of rows at most as many, since longer sums are made in
 /// parts.

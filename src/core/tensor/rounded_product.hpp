@@ -11,7 +11,7 @@ namespace tsdiag {
 /// panel of columns; its block is rounded once, its panel once for all of its samples.  Long sums
 /// are made in parts: a thread holds 2 MB of each factor, however long they are.  Sizes follow from
 /// one matrix, and each sample is a product of its own: no bit depends on the number of threads or
-/// on the batch.  On a product of 512 x 768 x 768 the rounding takes 4 % of the time.
+/// on the batch.
 class RoundedProduct {
   public:
     /// Products with a single row or column are those of `TiledProduct`.
