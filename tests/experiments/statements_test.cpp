@@ -378,7 +378,7 @@ TEST(DevilMixes, ComparisonsTurnWithTheirTable) {
                    {"T1, D and N in turns", 1},
                    {"T1, N and D in turns", 1},
                    {"T1, D beside N", -1}},
-                  8);
+                  9);  // one is the order of all mixes of T1
 }
 
 TEST(DevilMixes, RefusesSizesThatQuartersDoNotDivide) {
