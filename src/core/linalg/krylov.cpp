@@ -359,24 +359,26 @@ std::vector<Estimate> iterate(Index n, std::vector<Solver> solvers, const Apply&
     return all.found();
 }
 
-/// Where all solvers have ended and some go on beside their leader: the leaders in bases of `size`
-/// vectors (count, 1, size) of a backend, the first vector where there is none.  Else undefined.
+/// Where all solvers have ended and some go on beside their leader: the leaders in the first
+/// vectors of their bases, (count, 1, as many as any needs) of a backend, the first vector where
+/// there is none.  Else undefined.  Later vectors of a basis may never have been written.
 template <class Solver>
-Tensor leaders_of(std::vector<Solver>& solvers, Index size, const Backend& backend) {
-    std::vector<double> all(solvers.size() * std::size_t(size), 0.0);
-    bool some = false;
-    for (std::size_t i = 0; i < solvers.size(); ++i) {
-        const std::vector<double> own = leader_of(solvers[i]);
-        const auto at = all.begin() + std::ptrdiff_t(i) * size;
-        some = some || !own.empty();
-        if (own.empty())
-            *at = 1;
-        else
-            std::ranges::copy(own, at);
+Tensor leaders_of(std::vector<Solver>& solvers, const Backend& backend) {
+    std::vector<std::vector<double>> leaders;
+    std::size_t size = 0;
+    for (Solver& solver : solvers) {
+        leaders.push_back(leader_of(solver));
+        size = std::max(size, leaders.back().size());
     }
-    if (!some) return {};
-    return Tensor::from_host(backend, {std::ssize(solvers), 1, size}, std::span<const double>(all),
-                             Type::f64);
+    if (size == 0) return {};
+    std::vector<double> all;
+    for (std::vector<double>& leader : leaders) {
+        if (leader.empty()) leader = {1};
+        leader.resize(size);
+        all.insert(all.end(), leader.begin(), leader.end());
+    }
+    return Tensor::from_host(backend, {std::ssize(solvers), 1, Index(size)},
+                             std::span<const double>(all), Type::f64);
 }
 
 /// Orthonormal bases, of one size, of a stack of Krylov spaces on the backend of the maps.
@@ -386,8 +388,6 @@ class StackBasis {
         const Tensor x = start(Search::first);
         append(x, norms(x));
     }
-
-    Index size() const { return size_; }
 
     /// As `Basis::deflate`; `leaders` (count, 1, size).
     void deflate(const Tensor& leaders) {
@@ -486,7 +486,7 @@ std::vector<Estimate> iterate(const StackMap& map, const Solver& start) {
             for (std::size_t i = 0; i < solvers.size(); ++i)
                 if (!solvers[i].done()) solvers[i].add(std::move(coefficients[i]), rest[i]);
         }
-        const Tensor leaders = leaders_of(solvers, basis.size(), map.backend);
+        const Tensor leaders = leaders_of(solvers, map.backend);
         if (!leaders.defined()) return estimates(solvers);
         basis.deflate(leaders);
     }
@@ -625,7 +625,7 @@ RadiiAndNorms radii_and_norms(const Tensor& stack, const StackedSearch& search) 
                    second = !std::ranges::all_of(norm, &Lanczos::done);
         const Index size = bases.size();
         if (!first && !second) {
-            const Tensor leaders = leaders_of(radius, size, stack.backend());
+            const Tensor leaders = leaders_of(radius, stack.backend());
             if (!leaders.defined()) return {estimates(radius), estimates(norm)};
             bases.deflate(leaders);
             continue;
