@@ -34,7 +34,7 @@ class Layer {
 };
 
 /// The power of ten of the first of two significant digits.
-int exponent_of(double value) {
+int decimal_exponent(double value) {
     const std::string text = fmt::format("{:.1e}", value);
     return std::stoi(text.substr(text.find('e') + 1));
 }
@@ -59,15 +59,15 @@ std::string with_error(double value, const std::optional<double>& error) {
     constexpr int most_digits = 6;  // of the value
     if (!error || !(*error > 0) || !std::isfinite(*error) || !std::isfinite(value))
         return readable(value);
-    const int place = exponent_of(*error) - 1;                   // of the last digit
+    const int place = decimal_exponent(*error) - 1;              // of the last digit
     if (std::abs(value) < std::pow(10.0, place) / 2) value = 0;  // not "-0.000"
     const double larger = std::max(std::abs(value), *error);
     const bool has_unit = larger >= std::numeric_limits<double>::min();  // 10^n below may be 0
-    if (exponent_of(value) - place >= most_digits || !has_unit)
+    if (decimal_exponent(value) - place >= most_digits || !has_unit)
         return fmt::format("{} \u00b1 {:.2g}", readable(value, most_digits), *error);
     constexpr double least_plain = 1e-4, most_plain = 1e6;
     if (larger < least_plain || larger >= most_plain) {
-        const int power = exponent_of(larger);
+        const int power = decimal_exponent(larger);
         const double unit = std::pow(10.0, power);
         return fmt::format("({:.{}f} \u00b1 {:.{}f})e{:+03d}", value / unit, power - place,
                            *error / unit, power - place, power);
