@@ -282,8 +282,8 @@ std::optional<Column<Hundred>> perron(const Square<Hundred>& p, Column<Hundred> 
     return std::nullopt;
 }
 
-/// A - 1 pi^T A by differences of rows: each entry to all digits, however far pi spans, and exactly
-/// 0 where rows are equal.
+/// A - 1 pi^T A by differences of rows: exactly 0 where they are equal, and nothing of the size of
+/// 1 cancels where pi_j is below the digits.
 Square<Hundred> without_means(const Square<Hundred>& a, const Column<Hundred>& pi) {
     Square<Hundred> out = Square<Hundred>::Zero(a.rows(), a.cols());
     for (Index i = 0; i < a.rows(); ++i)

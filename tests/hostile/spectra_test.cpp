@@ -135,7 +135,16 @@ TEST(ExactSpectra, OfADriftWithAPiBelowRounding) {
     const auto found = exact_contraction(p);
     ASSERT_TRUE(found);
     EXPECT_NEAR(found->log10_least, 9 * std::log10(4 * down), 1e-3);
-    const double second = exact_second(p, true)->least;
+    EXPECT_NEAR(found->norm.least, exact_second(p, true)->least, 1e-12);
+}
+
+TEST(ExactSpectra, OfADriftAlongWhichPiSpansMoreThanTheDigits) {
+    const Index n = 30;  // reversible: delta_pi is |lambda_2|
+    const double up = 0.3, down = std::ldexp(1.0, -30);
+    const auto found = exact_contraction(drift_band(n, up, down));
+    ASSERT_TRUE(found);
+    EXPECT_LT(found->log10_least, -240);
+    const double second = 1 - up - down + 2 * std::sqrt(up * down) * std::cos(M_PI / double(n));
     EXPECT_NEAR(found->norm.least, second, 1e-12);
     EXPECT_NEAR(found->norm.largest, second, 1e-12);
 }
