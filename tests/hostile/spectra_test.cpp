@@ -473,6 +473,49 @@ TEST(HostileSpectra, OfAMultipleLeadingEigenvalueAreThatEigenvalue) {
             all(equal_blocks(5, own, dust), 0.75, fmt::format("blocks {} {}", own, dust));
 }
 
+/// Upper bidiagonal but for 2^-14 elsewhere; the diagonals differ by `step` 2^-14.
+Matrix states_of_chain(Index count, int step, bool levelled) {
+    const double unit = std::ldexp(1.0, -14);
+    Matrix q(count, count);
+    for (Index i = 0; i < count; ++i) {
+        for (Index j = 0; j < count; ++j) q(i, j) = unit;
+        const double left = 0.25 + double(i) * step * unit;
+        if (i + 1 < count) q(i, i + 1) = left;
+        const double others = double(count - (i + 1 < count ? 2 : 1)) * unit;
+        q(i, i) = levelled ? 1 - others - (i + 1 < count ? left : 0) : 1 - left;
+    }
+    return q;
+}
+
+/// A chain of `count` states that are left with nearly the same probability, Q, times 32 tokens
+/// that each state has: P = Q (x) (1/2 I + 1/2 1 1^T / 32), whose lambda_2 is that of Q.  The
+/// vectors of Q are nearly parallel.  Exact in float32; `levelled`: rows sum to 1.
+Matrix chain_of_states(Index count, int step, bool levelled) {
+    constexpr Index m = 32;
+    Matrix p(m * count, m * count);
+    const Matrix q = states_of_chain(count, step, levelled);
+    for (Index i = 0; i < p.rows; ++i)
+        for (Index j = 0; j < p.rows; ++j)
+            p(i, j) = q(i % count, j % count) *
+                      ((i / count == j / count ? 0.5 : 0) + 1.0 / double(2 * m));
+    return p;
+}
+
+TEST(HostileSpectra, OfNearlyDefectiveChainsAreRightWhereTheyAreCertified) {
+    for (const Index count : {5, 6})
+        for (const int step : {0, 1, 16, 256})
+            for (const bool levelled : {true, false}) {
+                const std::optional<Readings> truth =
+                    exact_second(states_of_chain(count, step, levelled), levelled);
+                ASSERT_TRUE(truth);
+                for (const Type type : {Type::f64, Type::f32})
+                    expect_second(*given(chain_of_states(count, step, levelled), type), *truth,
+                                  Certified::where_it_can_be,
+                                  fmt::format("chain {} {} {}", count, step, levelled),
+                                  {"auto", "arnoldi", "spectra"});
+            }
+}
+
 /// Tokens that see each other alike, and one outside: all sums are one number, whatever it is.
 TEST(HostileSpectra, OfAClassOfEqualRowsAreCertified) {
     for (Index m = 2; m <= 16; ++m)
