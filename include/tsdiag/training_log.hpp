@@ -82,7 +82,8 @@ enum class Paired { logs, all };
 LogSummary summarise_logs(const std::vector<LoggedSeries>& all,
                           const DispersionOptions& options = {}, Paired paired = Paired::logs);
 
-/// Whether the name denotes a gradient norm.
+/// Whether the name denotes a gradient norm: it contains `grad` and `norm`, or `gnorm`, and no word
+/// that says that its numbers are limits, powers, logarithms, averages or the like of norms.
 bool names_gradient_norm(std::string_view name);
 
 }  // namespace tsdiag

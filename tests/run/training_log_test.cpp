@@ -295,17 +295,21 @@ TEST_F(TrainingLog, ColumnsOfBoundsAreNoSeries) {
     EXPECT_EQ(small[0].notes.size(), 1u);
 }
 
-TEST_F(TrainingLog, TellsWhichNamesItTakesForLimits) {
-    const std::string text = "step,grad_norm_preclip,grad_norm_ema\n1,5,2\n2,6,3\n";
+TEST_F(TrainingLog, TellsWhichNamesAreOfOtherNumbersThanNorms) {
+    const std::string text = "step,grad_norm_preclip,grad_norm_ema,grad_norm\n1,5,2,4\n2,6,3,5\n";
     const auto all = read(text);
     ASSERT_EQ(all.size(), 1u);
-    EXPECT_EQ(all[0].name, "grad_norm_ema");
-    EXPECT_EQ(
-        all[0].notes.at(0),
-        "columns that are not read, since their names are those of limits (clip, max_, threshold), "
-        "squares or logarithms: grad_norm_preclip; --column reads one");
+    EXPECT_EQ(all[0].name, "grad_norm");
+    EXPECT_EQ(all[0].notes.at(0),
+              "columns that are not read, since a word of their names says that they are no norms "
+              "but limits, powers, logarithms, averages or the like: grad_norm_preclip (preclip), "
+              "grad_norm_ema (ema); --column reads one");
     EXPECT_EQ(read(text, {.column = "grad_norm_preclip"})[0].values, (Numbers{5, 6}));
     EXPECT_TRUE(read(text, {.column = "grad_norm_preclip"})[0].notes.empty());
+    const std::string only = refusal("step,grad_norm_log\n1,0.5\n2,0.6\n");
+    EXPECT_NE(only.find("averages or the like: grad_norm_log (log); --column reads one."),
+              std::string::npos)
+        << only;
 }
 
 /// Norms that were clipped before they were written, or are of steps that were skipped.
@@ -597,6 +601,24 @@ TEST(NamesGradientNorm, KnowsTheNamesInUse) {
     for (const char* name : {"loss", "max_grad_norm", "grad_norm_clip", "layer_norm", "grad_rsd",
                              "grad_norm_squared", "log_grad_norm"})
         EXPECT_FALSE(names_gradient_norm(name)) << name;
+}
+
+/// Wherever the word stands, and however it is joined.
+TEST(NamesGradientNorm, KnowsWordsOfOtherNumbers) {
+    for (const char* name :
+         {"grad_norm_log",     "sq_grad_norm",  "gradnorm2",       "grad_norm_sq",
+          "grad_norm^2",       "log10_gnorm",   "loggradnorm",     "ln_grad_norm",
+          "neg_log_grad_norm", "gradNormEMA",   "EMAGradNorm",     "train/smoothed/grad_norm",
+          "grad_norm/ema",     "gradnorm.avg",  "grad-norm-ratio", "grad_avgnorm",
+          "grad_lognorm",      "delta_gnorm",   "grad_norm_scale", "normalized_grad_norm",
+          "grad_norm_std",     "sqrt-grad-norm"})
+        EXPECT_FALSE(names_gradient_norm(name)) << name;
+    for (const char* name :
+         {"grad_norm/policy.log_std", "grad_norm/params/LayerNorm_0/scale", "unscaled_grad_norm",
+          "grad_norm/blocks.0.norm2.weight", "grad_norm/ln_f.weight", "grad_2.0_norm_total",
+          "l2_norm/grad/global", "grad_norm_2", "grad_norm_l2", "optim/total_grad_norm",
+          "logs/grad_norm", "softmax_grad_norm", "GNorm", "log-mean-1 - train/grad_norm"})
+        EXPECT_TRUE(names_gradient_norm(name)) << name;
 }
 
 LoggedSeries series(const std::string& source, const std::string& name, Rng rng, double mean) {

@@ -35,12 +35,6 @@ std::string_view last_part(std::string_view name) {
     return slash == std::string_view::npos ? name : name.substr(slash + 1);
 }
 
-/// Contains the name `grad` and `norm`, or `gnorm`?
-bool is_like_gradient_norm(std::string_view word) {
-    const auto has = [&](std::string_view part) { return word.find(part) != word.npos; };
-    return (has("grad") && has("norm")) || has("gnorm");
-}
-
 /// Says of numbers what a share of them that are equal may mean: steps without a gradient, norms
 /// that were written after they were clipped.
 void add_equal_numbers(const std::vector<double>& values, std::vector<std::string>& to) {
@@ -68,17 +62,6 @@ void add_equal_numbers(const std::vector<double>& values, std::vector<std::strin
 }
 
 }  // namespace
-
-bool names_gradient_norm(std::string_view name) {
-    const std::string word = lower(name);
-    const auto has = [&](std::string_view part) { return word.find(part) != std::string::npos; };
-    for (const char* limit : {"max_", "clip", "threshold"})
-        if (has(limit)) return false;
-    for (const char* other : {"squared", "log_grad", "log10_grad"})
-        if (has(other)) return false;
-    if (is_bound_of_bucket(name)) return false;
-    return is_like_gradient_norm(word);
-}
 
 int step_rank(std::string_view name) {
     constexpr std::array<std::string_view, 8> words = {"step",        "global_step", "_step",
@@ -252,17 +235,18 @@ std::vector<LoggedSeries> LogRecords::finished(const Gathered& one) const {
 
 std::string LogRecords::left_out() const {
     std::vector<std::string> names;
-    for (const std::string& name : known_)
-        if (options_.column.empty() && !names_gradient_norm(name) && !is_bound_of_bucket(name) &&
-            is_like_gradient_norm(lower(name)))
-            names.push_back(name);
+    for (const std::string& name : known_) {
+        if (!options_.column.empty() || is_bound_of_bucket(name) || !is_like_gradient_norm(name))
+            continue;
+        if (const std::string word = names_other_than_norm(name); !word.empty())
+            names.push_back(fmt::format("{} ({})", name, word));
+    }
     if (names.empty()) return {};
     const std::size_t more = names.size() > 8 ? names.size() - 8 : 0;
     names.resize(names.size() - more);
     return fmt::format(
-        "columns that are not read, since their names are those of limits (clip, max_, threshold), "
-        "squares or logarithms: "
-        "{}{}; --column reads one",
+        "columns that are not read, since a word of their names says that they are no norms but "
+        "limits, powers, logarithms, averages or the like: {}{}; --column reads one",
         fmt::join(names, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
 }
 
@@ -284,14 +268,16 @@ void LogRecords::fail_empty() const {
                                    : fmt::format("number in '{}'", options_.column);
     const bool matched = std::ranges::any_of(wanted_, [](const auto& one) { return one.second; });
     const bool steps = options_.first > 0 || options_.last >= 0;
+    const std::string others = left_out();
     throw FormatError(
         fmt::format("{}: contains no {}{}; it has {}{}; {}.", source_, wanted,
                     steps ? " in the requested range of steps" : "",
                     names.empty() ? "no series" : fmt::format("{}", fmt::join(names, ", ")),
                     more > 0 ? fmt::format(" and {} more", more) : "",
-                    steps     ? "check --from and --to"
-                    : matched ? "the requested series is empty"
-                              : "pass --column NAME (for an event file, its tag)"));
+                    steps             ? "check --from and --to"
+                    : matched         ? "the requested series is empty"
+                    : !others.empty() ? others
+                                      : "pass --column NAME (for an event file, its tag)"));
 }
 
 }  // namespace tsdiag

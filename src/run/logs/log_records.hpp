@@ -61,8 +61,7 @@ class LogRecords {
     LoggedSeries finished(const Gathered& one, const SettledSeries& settled) const;
     [[noreturn]] void complain(const std::string& name, const LoggedNumber& number) const;
     [[noreturn]] void fail_empty() const;
-    /// The names like gradient norms that are those of limits, squares or logarithms, in words:
-    /// they may be of numbers.
+    /// The names like gradient norms that are those of other numbers, with the words that say so.
     std::string left_out() const;
     Gathered& at(std::string_view name);
 
@@ -93,6 +92,14 @@ int epoch_rank(std::string_view name);
 /// Of Weights & Biases, which writes NAME__MIN and NAME__MAX, in capitals or not, beside the mean
 /// NAME of several steps.
 bool is_bound_of_bucket(std::string_view name);
+
+/// Contains the name `grad` and `norm`, or `gnorm`?
+bool is_like_gradient_norm(std::string_view name);
+/// The word of a name like that of a gradient norm that says that its numbers are others: limits,
+/// powers, logarithms, averages, ratios and the like of norms ("ema" of grad_norm_ema, "log" of
+/// logGradNorm, "2" of gradnorm2); empty where there is none.  Words behind a point count only
+/// beside those of the norm: elsewhere they are of a parameter, as policy.log_std.
+std::string names_other_than_norm(std::string_view name);
 
 /// Reads the text of a file into `out`; of JSON lines one at a time.
 void read_csv_log(std::string_view text, LogRecords& out);

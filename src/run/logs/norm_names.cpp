@@ -1,0 +1,136 @@
+#include <algorithm>
+#include <array>
+#include <regex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "log_records.hpp"
+#include "tsdiag/training_log.hpp"
+
+namespace tsdiag {
+namespace {
+
+constexpr std::array<std::string_view, 4> norm_words = {"gradient", "grad", "gnorm", "norm"};
+
+/// Words that say in any part of a name that it is no norm but a limit, a power, a logarithm, an
+/// average or another function of norms; the stems also within a word.
+constexpr std::array<std::string_view, 4> stems = {"clip", "thresh", "squar", "lognorm"};
+constexpr std::array<std::string_view, 56> words_of_others = {
+    "max",        "min",      "maximum",  "minimum",    "limit",      "sq",       "sqr",
+    "sqrd",       "sqrt",     "pow",      "power",      "cubed",      "log",      "lg",
+    "logarithm",  "db",       "decibel",  "ema",        "ewma",       "ewm",      "sma",
+    "ma",         "smooth",   "smoothed", "smoothing",  "moving",     "running",  "rolling",
+    "average",    "averaged", "avg",      "mean",       "median",     "filtered", "std",
+    "stdev",      "var",      "variance", "sum",        "cumulative", "cumsum",   "quantile",
+    "percentile", "scaled",   "rescaled", "normalized", "normalised", "ratio",    "percent",
+    "inverse",    "inv",      "neg",      "negative",   "delta",      "diff",     "difference"};
+/// Those that are also names of modules and parameters: only beside the words of the norm.
+constexpr std::array<std::string_view, 13> words_beside = {
+    "scale", "root", "factor",   "target", "rel",    "relative", "cap",
+    "bound", "pct",  "fraction", "frac",   "change", "zscore"};
+
+bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+bool is_capital(char c) { return c >= 'A' && c <= 'Z'; }
+char small(char c) { return is_capital(c) ? char(c - 'A' + 'a') : c; }
+
+std::string in_small_letters(std::string_view name) {
+    std::string out(name);
+    std::ranges::transform(out, out.begin(), small);
+    return out;
+}
+
+bool has(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
+
+bool is_of_another(std::string_view word) {
+    return std::ranges::find(words_of_others, word) != words_of_others.end() ||
+           std::ranges::any_of(stems, [&](std::string_view stem) { return has(word, stem); });
+}
+
+/// Adds a word in small letters, those of norms apart: "loggradnorm" is log, grad, norm.
+void add_word(std::string_view word, std::vector<std::string>& to) {
+    std::string before;
+    const auto end = [&] {
+        if (!before.empty()) to.push_back(std::exchange(before, {}));
+    };
+    if (is_of_another(word)) before = std::exchange(word, {});
+    while (!word.empty()) {
+        const auto norm = std::ranges::find_if(
+            norm_words, [&](std::string_view one) { return word.starts_with(one); });
+        // "avgnorm" is avg, norm.
+        if (norm == norm_words.end() || (*norm == "gnorm" && is_of_another(before + 'g'))) {
+            before += word.front();
+            word.remove_prefix(1);
+            continue;
+        }
+        end();
+        to.emplace_back(*norm);
+        word.remove_prefix(norm->size());
+    }
+    end();
+}
+
+/// The words of a name, in small letters: between what is no letter, and before the capitals of
+/// "gradNormEMA" and "EMAGradNorm".
+std::vector<std::string> words_of(std::string_view name) {
+    std::vector<std::string> out;
+    std::string word;
+    const auto end = [&] { add_word(std::exchange(word, {}), out); };
+    for (std::size_t i = 0; i < name.size(); ++i) {
+        const char before = i > 0 ? name[i - 1] : ' ',
+                   after = i + 1 < name.size() ? name[i + 1] : ' ';
+        const bool begins = is_capital(name[i]) && is_letter(before) &&
+                            (!is_capital(before) || (is_letter(after) && !is_capital(after)));
+        if (begins || !is_letter(name[i])) end();
+        if (is_letter(name[i])) word += small(name[i]);
+    }
+    end();
+    return out;
+}
+
+/// The word in a part of a name that says so; `own`: the part has the words of the norm.
+std::string word_of_another(std::string_view part, bool own) {
+    const std::vector<std::string> words = words_of(part);
+    for (std::size_t i = 0; i < words.size(); ++i) {
+        const bool beside = own && std::ranges::find(words_beside, words[i]) != words_beside.end();
+        // "ln" is a LayerNorm elsewhere.
+        const bool logarithm = words[i] == "ln" && i + 1 < words.size() &&
+                               (words[i + 1].starts_with("grad") || words[i + 1] == "gnorm");
+        if (beside || logarithm || is_of_another(words[i])) return words[i];
+    }
+    static const std::regex square(R"((grad(ient)?s?[-_. ]?norm|gnorm)(\^|\*\*)?2(?![0-9]))",
+                                   std::regex::icase | std::regex::optimize);
+    constexpr std::size_t longest = 1000;  // of what the search may recurse into
+    const std::string_view first = part.substr(0, longest);
+    return own && std::regex_search(first.begin(), first.end(), square) ? "2" : "";
+}
+
+}  // namespace
+
+bool is_like_gradient_norm(std::string_view name) {
+    const std::string word = in_small_letters(name);
+    return (has(word, "grad") && has(word, "norm")) || has(word, "gnorm");
+}
+
+std::string names_other_than_norm(std::string_view name) {
+    // Weights & Biases writes the name of the run before that of the series: "run - grad_norm".
+    if (const std::size_t run = name.rfind(" - ");
+        run != name.npos && !is_like_gradient_norm(name.substr(0, run)))
+        name.remove_prefix(run);
+    while (!name.empty()) {
+        const std::size_t end = std::min(name.find('/'), name.size());
+        std::string_view part = name.substr(0, end);
+        name.remove_prefix(std::min(end + 1, name.size()));
+        const bool own = is_like_gradient_norm(part);
+        if (!own) part = part.substr(0, part.find('.'));
+        if (std::string word = word_of_another(part, own); !word.empty()) return word;
+    }
+    return {};
+}
+
+bool names_gradient_norm(std::string_view name) {
+    return is_like_gradient_norm(name) && !is_bound_of_bucket(name) &&
+           names_other_than_norm(name).empty();
+}
+
+}  // namespace tsdiag
