@@ -883,6 +883,40 @@ TEST_F(TraceDoubts, AStateThatIsSavedTwiceIsOneInEverySample) {
         "0", "0.003");
 }
 
+/// `final_norm.L` is a norm of what the last layer leaves, or that state where it went through it.
+TEST_F(TraceDoubts, ALastNormOfAnotherStateIsRefused) {
+    std::vector<double> last = state(2), normed = last;
+    for (Index i = 0; i < tokens; ++i) {
+        double mean = 0, square = 0;
+        for (Index j = 0; j < width; ++j) mean += last[std::size_t(i * width + j)] / width;
+        for (Index j = 0; j < width; ++j) {
+            double& one = normed[std::size_t(i * width + j)];
+            one -= mean;
+            square += one * one / width;
+        }
+        for (Index j = 0; j < width; ++j) normed[std::size_t(i * width + j)] /= std::sqrt(square);
+    }
+    const Array first = hidden("hidden_states.0", 0), middle = hidden("hidden_states.1", 1);
+    const auto array = [](const std::string& name, const std::vector<double>& x) {
+        return Array{name, {tokens, width}, x};
+    };
+    for (const auto& all : std::vector<std::vector<Array>>{
+             {first, middle, array("hidden_states.2", last), array("final_norm.1", normed)},
+             {first, middle, array("hidden_states.2", normed), array("final_norm.1", normed)},
+             {first, middle, array("hidden_states.2", normed), array("out.1", last),
+              array("final_norm.1", normed)}}) {
+        write(all);
+        EXPECT_EQ(probe().code, 0) << all.back().name;
+    }
+    write({first, middle, array("hidden_states.2", last), hidden("final_norm.1", 7)});
+    EXPECT_THAT(refused(), HasSubstr("array 'final_norm.1' is no norm of hidden_states.2, nor the "
+                                     "last state itself, in sample 0, layer 1 (relative error"));
+    write({first, middle, array("out.1", last), array("hidden_states.2", normed),
+           hidden("final_norm.1", 7)});
+    EXPECT_THAT(refused(),
+                HasSubstr("is no norm of out.1, nor of hidden_states.2, nor the last state"));
+}
+
 /// Where a step stands is found in one sample and holds in all.
 TEST_F(TraceDoubts, AStepThatMovesBetweenSamplesIsRefused) {
     const auto write_steps = [&](bool first_before, bool second_before) {

@@ -568,6 +568,38 @@ std::string at_sample(Index number, Index layer, const Fit& fit) {
             : "");
 }
 
+/// Throws `UsageError` where `final_norm.L` is a norm of no state that layer L leaves, nor the last
+/// state, which may have gone through it already.  Behind class attention it is that of `class.L`.
+void require_final_norm(const SavedTrace& trace, Index layer, const SampleTokens& sample,
+                        Index number) {
+    const SavedTrace::Array* own = trace.outer("final_norm", layer);
+    if (!own) return;
+    const auto next = trace.states().find(layer + 1);
+    const SavedTrace::Array* last = next == trace.states().end() ? nullptr : &next->second;
+    std::string of;
+    Fit fit;
+    for (const auto& [name, array] : {std::pair("class", trace.outer("class", layer)),
+                                      {"out", trace.outer("out", layer)},
+                                      {"merge", trace.outer("merge", layer)},
+                                      {"hidden_states", last}}) {
+        if (!array || array->sample(sample.number).shape != own->sample(sample.number).shape)
+            continue;
+        const Index number_of = array == last ? layer + 1 : layer;
+        State y = state_of(*own, fmt::format("final_norm.{}", layer), sample),
+              x = state_of(*array, fmt::format("{}.{}", name, number_of), sample);
+        const std::array<State*, 2> both = {&x, &y};
+        keep_finite(both);
+        const Claim norm = is_norm_of(y, x);
+        if (!norm || norm->holds() || (array == last && shows(is_same(y, x)))) return;
+        of += fmt::format("{}{}", of.empty() ? "" : ", nor of ", x.name);
+        fit = *norm;
+    }
+    if (of.empty()) return;
+    throw UsageError(fmt::format(
+        "{} is no norm of {}{}{}; correct one of them, or leave it or the sample out.", own->name,
+        of, last ? ", nor the last state itself" : "", at_sample(number, layer, fit)));
+}
+
 }  // namespace
 
 std::span<const Index> SampleTokens::of(Index rows) const {
@@ -742,6 +774,7 @@ void require_steps(const SavedTrace& trace, const StepNames& before_ffn, Index l
 
 void require_same_states(const SavedTrace& trace, Index layer, const SampleTokens& sample,
                          Index number) {
+    require_final_norm(trace, layer, sample, number);
     const auto next = trace.states().find(layer + 1);
     if (next == trace.states().end()) return;
     for (const char* stage : {"out", "merge"}) {

@@ -72,7 +72,8 @@ void require_placement(const SavedTrace& trace, NormPlacement placement, Index l
 /// A step stands before the feed-forward step that is not in `before_ffn`, or the other way round.
 void require_steps(const SavedTrace& trace, const StepNames& before_ffn, Index layer,
                    const SampleTokens& sample, Index number);
-/// `out.L` or `merge.L` is not the state behind it; the last state may be a norm of it.
+/// `out.L` or `merge.L` is not the state behind it; the last state may be a norm of it.  Or
+/// `final_norm.L` is a norm of no state that the last layer leaves.
 void require_same_states(const SavedTrace& trace, Index layer, const SampleTokens& sample,
                          Index number);
 
