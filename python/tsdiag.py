@@ -204,7 +204,7 @@ class Trace:
             exec(begin, names)
             yield names, end
         finally:
-            for hook in names.get("hooks", ()):
+            for hook in reversed(names.get("hooks", ())):
                 hook.remove()
 
     def __call__(self, *args, **kwargs):

@@ -625,13 +625,11 @@ def examine_heads(program, torch):
 
 
 def examine_others(program, torch):
-    """Layers that give no tensors, or are told of their states by name."""
+    """Layers that give no tensors."""
     given = "return self.norm_b(x + torch.relu(self.feed(x)))"
     for change, said in (((given, given.replace("return ", "return [") + "]", "layer(x)", "layer(x)[0]"), []),
                          ((given, given.replace("return ", "return dict(y=") + ")", "layer(x)", "layer(x)['y']"),
-                          ["hidden_states.3: found a dict, expected a tensor"]),
-                         ((given, given, "layer(x)", "layer(x=x)"),
-                          ["hidden_states.0: found a NoneType, expected a tensor"])):
+                          ["hidden_states.3: found a dict, expected a tensor"])):
         source = BERT.replace(change[0], change[1]).replace(change[2], change[3])
         pathlib.Path("model.py").write_text(source)
         code = run(program, ["trace-hook", "model.py"]).stdout
@@ -654,6 +652,26 @@ def traced(code, source, torch):
     for m in net.modules():
         assert "forward" not in vars(m) and not m._forward_hooks and not m._forward_pre_hooks, m
     return torch.load("trace.pt")
+
+
+def examine_names(program, torch):
+    """A layer and a norm that are given their states by name, in any order, save what they do by position."""
+    code = hook_of(program, BERT)
+    given = traced(code, BERT, torch)
+    head = "    def forward(self, x):\n        h = self.self_attention(x)"
+    for takes, calls in (("x", "x=x"), ("src, mask=None", "mask=None, src=x"), ("hidden_states=None", "hidden_states=x"),
+                         ("*args, **kwargs", "mask=None, src=x"), ("x=None, hidden_states=None", "hidden_states=x")):
+        first = "(*args, *kwargs.values())[-1]" if "args" in takes else "hidden_states" if "hidden" in takes else takes.split(",")[0]
+        source = BERT.replace(head, f"    def forward(self, {takes}):\n        x = {first}\n        h = self.self_attention(x)")
+        source = source.replace("layer(x)", f"layer({calls})").replace("self.norm_b(x", "self.norm_b(input=x")
+        named = traced(code, source, torch)
+        assert sorted(given) == sorted(named) and all(given[name].equal(named[name]) for name in given), takes
+    unknown = BERT.replace(head, head.replace("self, x", "self, **other").replace("h =", "x = other['tokens']\n        h ="))
+    try:
+        traced(code, unknown.replace("layer(x)", "layer(mask=None, tokens=x)"), torch)
+        raise AssertionError("was traced")
+    except ValueError as error:
+        assert "hidden_states.0: which of mask, tokens is the state is not known: pass it first" in str(error), error
 
 
 def examine_multihead(program, torch):
@@ -739,6 +757,7 @@ def main(program):
         examine_class(program, torch)
         examine_heads(program, torch)
         examine_others(program, torch)
+        examine_names(program, torch)
         examine_multihead(program, torch)
         examine_other_logits(program, torch)
         os.chdir("/")

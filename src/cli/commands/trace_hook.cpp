@@ -471,12 +471,33 @@ class Guesser {
     std::vector<PythonClass> classes_;
 };
 
-/// A hook before a module is told of no argument that is given by name: this one takes the place of
-/// `forward`, and sees masks, too.
+/// A hook before a module is told of no argument that is given by name: these take the place of its
+/// `forward`.
+constexpr std::string_view in_place_of_forward =
+    R"(def instead(m, call):  # sees arguments that are given by name, too
+    own, forward = vars(m).get("forward"), m.forward
+    def remove():
+        vars(m).pop("forward", None)
+        if own:
+            m.forward = own
+    m.forward = lambda *args, **kwargs: call(forward, args, kwargs)
+    hooks.append(types.SimpleNamespace(remove=remove))
+def first(forward, given, name):  # of arguments that are given by name
+    leading = next(iter(inspect.signature(forward).parameters), None)
+    for word in (leading, "hidden_states", "x", "src", "tgt", "input", "inputs"):
+        if given.get(word) is not None:
+            return given[word]
+    raise ValueError(f"{name}: which of {', '.join(given)} is the state is not known: pass it first, without its name")
+def before(m, name):
+    def call(forward, args, kwargs):
+        keep(name, args or first(forward, kwargs, name))
+        return forward(*args, **kwargs)
+    instead(m, call)
+)";
+
 constexpr std::string_view queries_of_multihead =
     R"(def queries_and_keys(m, i):  # of nn.MultiheadAttention, called by position or by name
-    own, forward = vars(m).get("forward"), m.forward
-    def call(*args, **kwargs):
+    def call(forward, args, kwargs):
         given = inspect.signature(forward).bind(*args, **kwargs).arguments
         mask, hidden, causal = given.get("attn_mask"), given.get("key_padding_mask"), False
         if hidden is not None:
@@ -500,12 +521,7 @@ constexpr std::string_view queries_of_multihead =
                 x = x if m.batch_first or x.dim() == 3 else x.transpose(0, 2)
                 saved[f"{name}.{i}"] = x.detach().cpu().clone()
         return forward(*args, **kwargs)
-    def remove():
-        vars(m).pop("forward", None)
-        if own:
-            m.forward = own
-    m.forward = call
-    hooks.append(types.SimpleNamespace(remove=remove))
+    instead(m, call)
 )";
 
 /// The lines of the hook.
@@ -515,7 +531,7 @@ class HookWriter {
 
     std::string text() {
         head();
-        if (g_.multihead) line("import inspect, types");
+        line("import inspect, types");
         line("import torch\n");
         if (g_.stages.empty())
             line("blocks = model.{}", g_.layers.empty() ? "layers" : g_.layers);
@@ -543,6 +559,7 @@ class HookWriter {
             line("def heads(x, count):");
             line("    return x.unflatten(-1, (count, -1)).transpose(-3, -2)");
         }
+        out_ += in_place_of_forward;
         if (g_.multihead) out_ += queries_of_multihead;
         if (may_merge()) {
             line("def merged(m, args, out):  # behind layer ran[-1]");
@@ -556,14 +573,14 @@ class HookWriter {
         line("\nfor i, block in enumerate(blocks):");
         before("block", "hidden_states.{i}");
         after("block", "hidden_states.{i + 1}");
-        hook("block", "", "out, ", "ran.append(i)");
+        hook("block", "out, ", "ran.append(i)");
         attention();
         stages();
         outside();
         line("model(inputs)  # with gradients: without, PyTorch's own layers skip these hooks");
         leave_out();
         line("torch.save(saved, \"trace.pt\")");
-        line("for hook in hooks:");
+        line("for hook in reversed(hooks):");
         line("    hook.remove()");
         line("# tsdiag probe trace.pt{}{}", g_.causal && has_heads() ? " --causal" : "",
              stage_names() ? fmt::format(" --placement {}", g_.norms_first ? "pre" : "post") : "");
@@ -660,16 +677,15 @@ class HookWriter {
             line("#   axes       (tokens, samples, width): batch_first=True is not there");
     }
 
-    void hook(std::string_view module, std::string_view kind, std::string_view arguments,
-              std::string_view work) {
-        line("    hooks.append({}.register_forward_{}hook(lambda m, args, {}i=i: {}))", module,
-             kind, arguments, work);
+    void hook(std::string_view module, std::string_view arguments, std::string_view work) {
+        line("    hooks.append({}.register_forward_hook(lambda m, args, {}i=i: {}))", module,
+             arguments, work);
     }
     void after(std::string_view module, std::string_view name) {
-        hook(module, "", "out, ", fmt::format("keep(f\"{}\", out)", name));
+        hook(module, "out, ", fmt::format("keep(f\"{}\", out)", name));
     }
     void before(std::string_view module, std::string_view name) {
-        hook(module, "pre_", "", fmt::format("keep(f\"{}\", args)", name));
+        line("    before({}, f\"{}\")", module, name);
     }
     void attention() {
         if (!has_heads()) return;
@@ -680,7 +696,7 @@ class HookWriter {
         };
         const auto projection = [&](const std::string& member, const std::string& name,
                                     const std::string& heads_of, std::string_view part) {
-            hook(fmt::format("{}.{}", module, member), "", "out, " + count(heads_of) + ", ",
+            hook(fmt::format("{}.{}", module, member), "out, " + count(heads_of) + ", ",
                  fmt::format("keep(f\"{}.{{i}}\", heads(out{}, n))", name, part));
         };
         if (!g_.fused.empty()) {
