@@ -478,6 +478,35 @@ TEST_F(TraceDoubts, StatesThatAreSomethingElseAreTold) {
     for (Index i = 0; i < tokens * width; ++i) whole.push_back(double(i * i % 101));
     EXPECT_THAT(said(state(0), whole), HasSubstr(std::string("hidden_states.1 ") + ids));
     EXPECT_THAT(said(state(0), state(1)), Not(HasSubstr(ids)));
+    // Numbers of bfloat16 from 128 on are whole.
+    std::vector<double> large;
+    for (Index i = 0; i < tokens * width; ++i)
+        large.push_back((i % 2 == 0 ? 512 : -512) + (i % 2 == 0 ? 4 : -4) * double(i * 37 % 120));
+    EXPECT_THAT(said(state(0), large), Not(HasSubstr(ids)));
+}
+
+/// Rows of padding may stay as they are, however many they are.
+TEST_F(TraceDoubts, PaddingThatStaysIsNoStateBefore) {
+    constexpr Index n = 40, padded = 35;
+    const auto padding_and = [&](const std::string& name, int seed) {
+        Array out{name, {n, width}, {}};
+        for (Index i = 0; i < n * width; ++i)
+            out.values.push_back(i < padded * width ? std::cos(double(i % width))
+                                                    : std::sin(double(i * i + 17 * seed)) + 0.5);
+        return out;
+    };
+    const char* equal = "has the numbers of the state before it";
+    write({padding_and("hidden_states.0", 0), padding_and("hidden_states.1", 1)});
+    EXPECT_THAT(one_line(probe().out), Not(HasSubstr(equal)));
+    write({padding_and("hidden_states.0", 0), padding_and("hidden_states.1", 0)});
+    EXPECT_THAT(one_line(probe().out), HasSubstr(equal));
+    // What is hidden does not tell states apart.
+    Array other = padding_and("hidden_states.1", 0);
+    other.values[0] = 7;
+    std::vector<double> mask(std::size_t(n), 1);
+    std::fill_n(mask.begin(), padded, 0.0);
+    write({padding_and("hidden_states.0", 0), other, {"attention_mask", {n}, mask}});
+    EXPECT_THAT(one_line(probe().out), HasSubstr(equal));
 }
 
 TEST_F(TraceDoubts, SquareArraysWithoutNamesAreStatesOrMaps) {

@@ -736,7 +736,7 @@ TraceNotes describe_trace(const Checkpoint& file, const TraceOptions& options,
     if (!options.placement && !trace.stages().empty())
         notes.recognised.push_back(
             fmt::format("placement {}, which the arrays fit", name(notes.placement)));
-    notes.warnings = trace.gaps();
+    notes.warnings = trace.gaps(masks);
     notes.defaults = trace.assumed();
     const auto used = [&](const SavedTrace::Layers& layers, std::string_view what) {
         if (!layers.empty())

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -12,6 +13,7 @@
 #include "array_names.hpp"
 #include "arrays.hpp"
 #include "batches.hpp"
+#include "placement.hpp"
 #include "tsdiag/error.hpp"
 
 namespace tsdiag {
@@ -151,27 +153,62 @@ void refuse_hiding(const std::string& source, const RawTensor& array) {
                     source));
 }
 
-/// Some rows of the first sample.
-std::vector<double> first_rows(const SavedTrace::Array& array) {
-    constexpr Index most = 32;
-    const RawTensor x = array.sample(0);
-    const RawTensor some = head_of(x, x.shape.size() - 2, std::min(most, Index(x.shape.end()[-2])));
-    std::vector<double> out(std::size_t(some.count()));
-    widen<double>(some, out);
+std::vector<double> numbers_at(const RawTensor& state, Index token) {
+    const RawTensor row = element(state, token);
+    std::vector<double> out(std::size_t(row.count()));
+    widen<double>(row, out);
     return out;
 }
 
-/// Says of states that seem to be something else than they are named: the numbers of the state
-/// before, or whole numbers alone.
-void add_strange_states(const SavedTrace::Layers& states, std::vector<std::string>& to) {
+/// Are the rows that are kept of two states the same numbers in every sample, and not all one
+/// number?  Ends at the first row that differs.
+bool are_one_state(const SavedTrace::Array& a, const SavedTrace::Array& b,
+                   std::span<const SampleTokens> samples) {
+    if (a.raw.shape != b.raw.shape) return false;
+    std::optional<double> first;
+    bool differ = false;
+    for (const SampleTokens& sample : samples) {
+        const RawTensor x = a.sample(sample.number), y = b.sample(sample.number);
+        for (const Index token : sample.of(x.shape.front())) {
+            const std::vector<double> own = numbers_at(x, token);
+            if (own != numbers_at(y, token)) return false;
+            if (!first && !own.empty()) first = own.front();
+            differ = differ || std::ranges::any_of(own, [&](double v) { return v != *first; });
+        }
+    }
+    return differ;
+}
+
+/// Are some rows of a sample whole numbers alone?  Looked at are those that need not be whole: 0
+/// is, and in a format of p bits all from 2^(p - 1) on are.
+bool holds_whole_numbers(const SavedTrace::Array& array, const SampleTokens& sample) {
+    constexpr std::ptrdiff_t most_rows = 32;
     constexpr std::size_t fewest = 16;
-    std::vector<double> before;
+    const double always = 0.5 / rounding_of(precision_of(array.raw));
+    const RawTensor x = array.sample(sample.number);
+    const std::span<const Index> tokens = sample.of(x.shape.front());
+    std::vector<double> values;
+    for (const Index token : tokens.first(std::size_t(std::min(most_rows, std::ssize(tokens))))) {
+        const std::vector<double> row = numbers_at(x, token);
+        std::ranges::copy_if(row, std::back_inserter(values),
+                             [&](double v) { return v != 0 && std::abs(v) < always; });
+    }
+    return values.size() >= fewest &&
+           std::ranges::all_of(values, [](double v) { return v == std::floor(v); }) &&
+           std::ranges::any_of(values, [](double v) { return std::abs(v) > 1; });
+}
+
+/// Says of states that seem to be something else than they are named: the numbers of the state
+/// before, or whole numbers alone, by the tokens that `masks` keep.
+void add_strange_states(const SavedTrace& trace, const std::vector<std::vector<bool>>& masks,
+                        std::vector<std::string>& to) {
+    const std::vector<SampleTokens> samples = kept_tokens(trace, masks);
     Index equal = -1, count = 0;
-    for (const auto& [layer, array] : states) {
-        std::vector<double> x = first_rows(array);
-        const bool differ = std::ranges::any_of(x, [&](double v) { return v != x.front(); });
-        if (differ && states.contains(layer - 1) && x == before && ++count == 1) equal = layer;
-        before = std::move(x);
+    for (const auto& [layer, array] : trace.states()) {
+        const auto before = trace.states().find(layer - 1);
+        if (before != trace.states().end() && are_one_state(array, before->second, samples) &&
+            ++count == 1)
+            equal = layer;
     }
     const std::string more = count > 1 ? fmt::format(" (and {} more)", count - 1) : "";
     if (count > 0)
@@ -179,16 +216,14 @@ void add_strange_states(const SavedTrace::Layers& states, std::vector<std::strin
             fmt::format("hidden_states.{}{} has the numbers of the state before it, as where a "
                         "tensor that is changed in place was saved without a copy",
                         equal, more));
-    for (const auto& [layer, array] : states) {
-        const std::vector<double> x = first_rows(array);
-        const bool whole = x.size() >= fewest &&
-                           std::ranges::all_of(x, [](double v) { return v == std::floor(v); });
-        if (!whole || std::ranges::none_of(x, [](double v) { return std::abs(v) > 1; })) continue;
+    const SampleTokens sample = sample_of(trace, masks);
+    const auto whole = std::ranges::find_if(trace.states(), [&](const auto& state) {
+        return holds_whole_numbers(state.second, sample);
+    });
+    if (whole != trace.states().end())
         to.push_back(fmt::format(
             "hidden_states.{} holds whole numbers alone, as ids or codes before they are scaled",
-            layer));
-        break;
-    }
+            whole->first));
 }
 
 }  // namespace
@@ -413,7 +448,7 @@ void SavedTrace::find_parts() {
     }
 }
 
-std::vector<std::string> SavedTrace::gaps() const {
+std::vector<std::string> SavedTrace::gaps(const std::vector<std::vector<bool>>& masks) const {
     std::vector<std::string> out;
     const auto holes = [&](std::string_view kind, const Layers& layers) {
         if (layers.empty()) return;
@@ -427,7 +462,7 @@ std::vector<std::string> SavedTrace::gaps() const {
             next = layer + 1;
         }
     };
-    add_strange_states(states_, out);
+    add_strange_states(*this, masks, out);
     holes("hidden_states", states_);
     holes("attentions", attentions_);
     holes("queries", queries_);

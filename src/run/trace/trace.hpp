@@ -64,8 +64,9 @@ class SavedTrace {
     void refuse_unread_lengths(const Checkpoint& file) const;
     /// What was read in a way that its names do not say.
     const std::vector<std::string>& assumed() const { return assumed_; }
-    /// What the trace seems to lack, and states that seem to be something else.
-    std::vector<std::string> gaps() const;
+    /// What the trace seems to lack, and states that seem to be something else by the tokens that
+    /// `masks` keep, one a sample, or else the mask of the trace.
+    std::vector<std::string> gaps(const std::vector<std::vector<bool>>& masks) const;
 
   private:
     void sort(const Checkpoint& file);
