@@ -461,6 +461,36 @@ TEST_F(TraceDoubts, NumbersOfTokensWithoutAMaskAreRefused) {
     EXPECT_EQ(masked.code, 0) << masked.err;
 }
 
+/// A mask is that of each P; where some are causal and others not, one sentence says so.
+TEST_F(TraceDoubts, MapsOfTwoMasksAreTold) {
+    const auto causal_in = [&](std::vector<Index> causal) {
+        std::vector<double> p = softmax();
+        for (const Index head : causal)
+            for (Index i = 0; i < tokens; ++i) {
+                double* row = p.data() + (head * tokens + i) * tokens;
+                double sum = 0;
+                for (Index j = 0; j < tokens; ++j) sum += row[j] *= j <= i ? 1 : 0;
+                for (Index j = 0; j < tokens; ++j) row[j] /= sum;
+            }
+        return p;
+    };
+    const auto said = [&](const std::vector<double>& first, const std::vector<double>& second) {
+        write({hidden("hidden_states.0", 0), hidden("hidden_states.1", 1),
+               hidden("hidden_states.2", 2), maps("attentions.0", first),
+               maps("attentions.1", second)});
+        return one_line(probe().out);
+    };
+    const char* mixed = "have no entry above the diagonal";
+    EXPECT_THAT(said(causal_in({}), causal_in({})), Not(HasSubstr(mixed)));
+    EXPECT_THAT(said(causal_in({0, 1}), causal_in({0, 1})), Not(HasSubstr(mixed)));
+    EXPECT_THAT(said(causal_in({0, 1}), causal_in({0})),
+                HasSubstr("3 of 4 P have no entry above the diagonal, as by a causal mask (first "
+                          "layer 0, head 0), the others have (first layer 1, head 1)"));
+    EXPECT_THAT(said(causal_in({}), causal_in({0, 1})),
+                HasSubstr("2 of 4 P have no entry above the diagonal, as by a causal mask (first "
+                          "layer 1, head 0), the others have (first layer 0, head 0)"));
+}
+
 /// What was saved by reference holds the last numbers; ids are no states.
 TEST_F(TraceDoubts, StatesThatAreSomethingElseAreTold) {
     const auto said = [&](const std::vector<double>& first, const std::vector<double>& second) {

@@ -725,6 +725,19 @@ def examine_other_logits(program, torch):
     assert flag != NANO and "queries.0" in traced(hook_of(program, flag), flag, torch)
 
 
+def examine_causal_masks(program, torch):
+    """An object that stands for the causal mask is no change of the logits; one that adds a bias is."""
+    def with_mask(name):
+        return NANO.replace("s = s.masked_fill(torch.tril(torch.ones(T, T)) == 0, float(\"-inf\"))",
+                            f"attn_bias = {name}()\n        s = attn_bias.added(s)")
+    for name in ("LowerTriangularMask", "causal_lower_right"):
+        code = hook_of(program, with_mask(name))
+        assert f"; causal, by {name}\n" in code and "changes the logits" not in code, code
+        assert re.search(r"^# tsdiag probe trace\.pt --causal", code, re.M), code
+    code = hook_of(program, with_mask("LowerTriangularMaskWithTensorBias"))
+    assert "'attn_bias' changes the logits" in code, code
+
+
 def main(program):
     try:
         import torch
@@ -760,6 +773,7 @@ def main(program):
         examine_names(program, torch)
         examine_multihead(program, torch)
         examine_other_logits(program, torch)
+        examine_causal_masks(program, torch)
         os.chdir("/")
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)

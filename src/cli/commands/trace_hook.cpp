@@ -40,6 +40,7 @@ struct Guess {
     bool norms_first = false, norms_after = false;  ///< pre-norm, post-norm; neither: unknown
     bool tokens_first = false;                      ///< (tokens, samples, width)
     bool causal = false;
+    std::string causal_mask;                      ///< the object that says so; may be empty
     bool windows = false;                         ///< attention is inside windows of a grid
     bool merges = false;                          ///< some modules merge tokens
     std::string embed, final_norm, class_layers;  ///< behind `model.`; empty: not found
@@ -74,6 +75,8 @@ class Guesser {
                 best->others.push_back(list);
         for (const char* word : {"is_causal", "tril", "triu", "causal", "causal_mask"})
             best->causal = best->causal || has_word(source_, word);
+        best->causal_mask = causal_mask();
+        best->causal = best->causal || !best->causal_mask.empty();
         return best;
     }
 
@@ -420,6 +423,16 @@ class Guesser {
             if (const PythonClass* its = named(base); its && its != &c) out += its->text;
         return out;
     }
+    /// The object of xformers or PyTorch in the source that, as a bias of the logits, is the causal
+    /// mask and nothing else; empty: there is none.
+    std::string causal_mask() const {
+        for (const char* other : {"LowerTriangularMaskWithTensorBias", "BlockDiagonalCausalMask"})
+            if (has_word(source_, other)) return {};
+        for (const char* mask : {"LowerTriangularMask", "LowerTriangularFromBottomRightMask",
+                                 "causal_upper_left", "causal_lower_right"})
+            if (has_word(source_, mask)) return mask;
+        return {};
+    }
     /// Why softmax(q k^T / sqrt(d)) of the projections is not P, as names in the source tell;
     /// empty: nothing tells so.
     std::string other_logits(const PythonClass& attention) const {
@@ -442,7 +455,7 @@ class Guesser {
         // Elsewhere it may say whether projections have a bias.
         static constexpr std::array<std::string_view, 2> added{"attn_bias", "attention_bias"};
         std::string found = name_with(text, others);
-        if (found.empty()) found = name_with(attention.forward, added);
+        if (found.empty() && causal_mask().empty()) found = name_with(attention.forward, added);
         if (!found.empty())
             return fmt::format(
                 "'{}' changes the logits, P is not softmax(q k^T / sqrt(d)): save it as "
@@ -672,7 +685,9 @@ class HookWriter {
             line("#   queries    {}, keys {}, heads {}", g_.query, g_.key, g_.heads);
         if (has_heads())
             line("#   logits     divided by the root of the columns of a head, or --scale X{}",
-                 g_.causal ? "; causal, as the file speaks of it" : "");
+                 !g_.causal               ? ""
+                 : g_.causal_mask.empty() ? "; causal, as the file speaks of it"
+                                          : fmt::format("; causal, by {}", g_.causal_mask));
         if (g_.tokens_first)
             line("#   axes       (tokens, samples, width): batch_first=True is not there");
     }

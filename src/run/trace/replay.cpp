@@ -22,29 +22,39 @@
 namespace tsdiag {
 namespace {
 
-/// Index (head, row, col) of a nonzero entry above the diagonal; nullopt if P is lower triangular.
+/// Of a head of P: the row and column of a nonzero entry above the diagonal, and whether one is
+/// below it, which is looked for where none is above.
+struct Triangle {
+    std::optional<std::pair<Index, Index>> above = {};
+    bool below = false;
+};
 template <class T>
-std::optional<std::vector<Index>> above_diagonal(const Tensor& p) {
+std::vector<Triangle> triangles(const Tensor& p) {
     const std::vector<T> copy = p.backend().host_memory() ? std::vector<T>() : p.to_host<T>();
-    for (Index h = 0; h < p.batch(); ++h)
-        for (Index i = 0; i < p.rows(); ++i) {
+    std::vector<Triangle> out(std::size_t(p.batch()));
+    for (Index h = 0; h < p.batch(); ++h) {
+        Triangle& own = out[std::size_t(h)];
+        for (Index i = 0; i < p.rows() && !own.above; ++i) {
             const T* row =
                 copy.empty() ? p.view().row<T>(h, i) : copy.data() + (h * p.rows() + i) * p.cols();
-            for (Index j = i + 1; j < p.cols(); ++j)
-                if (row[j] != T(0)) return std::vector<Index>{h, i, j};
+            for (Index j = 0; j < i && !own.below; ++j) own.below = row[j] != T(0);
+            for (Index j = i + 1; j < p.cols() && !own.above; ++j)
+                if (row[j] != T(0)) own.above = {i, j};
         }
-    return std::nullopt;
+    }
+    return out;
+}
+std::vector<Triangle> triangles(const Tensor& p) {
+    return p.type() == Type::f32 ? triangles<float>(p) : triangles<double>(p);
 }
 
-/// P is treated as causal if it is lower triangular, whatever produced it: its eigenvalues are its
-/// diagonal.
-bool lower_triangular(const Tensor& p, bool promised, const std::string& source) {
-    const auto entry = p.type() == Type::f32 ? above_diagonal<float>(p) : above_diagonal<double>(p);
-    if (entry && promised)
-        throw FormatError(fmt::format(
-            "{}: entry ({}, {}, {}) above the diagonal is not 0, expected 0 with --causal.", source,
-            (*entry)[0], (*entry)[1], (*entry)[2]));
-    return !entry && p.rows() > 1;
+/// Throws `FormatError` for an entry above the diagonal.
+void require_lower(const std::vector<Triangle>& heads, const std::string& source) {
+    for (std::size_t h = 0; h < heads.size(); ++h)
+        if (const auto& above = heads[h].above)
+            throw FormatError(fmt::format(
+                "{}: entry ({}, {}, {}) above the diagonal is not 0, expected 0 with --causal.",
+                source, h, above->first, above->second));
 }
 
 /// Upper bound on |row sum - 1| when each entry was rounded twice to `format`, after the division
@@ -264,6 +274,11 @@ class Replay {
                 "attentions: row sums in {} differ from 1 by up to {:.1e}, within the rounding of "
                 "that format (up to {:.1e}); rows were divided by their sums",
                 rounded_.format, rounded_.off, rounded_.allowed));
+        if (lower_.count > 0 && open_.count > 0)
+            out.push_back(fmt::format(
+                "attention: {} of {} P have no entry above the diagonal, as by a causal mask "
+                "(first {}), the others have (first {}); each is measured as it is",
+                lower_.count, lower_.count + open_.count, lower_.first, open_.first));
         if (unseen_.tokens > 0)
             out.push_back(
                 fmt::format("{}: no token attends to {} of {} tokens, as where they are "
@@ -407,6 +422,29 @@ class Replay {
         if (tokens > unseen_.tokens) unseen_ = {tokens, p.cols(), array};
     }
 
+    /// P of heads, and the first of them.
+    struct Maps {
+        Index count = 0;
+        std::string first = {};
+    };
+    static void add_map(Maps& to, Index layer, Index head) {
+        if (to.count++ == 0) to.first = fmt::format("layer {}, head {}", layer, head);
+    }
+    /// Are all heads of P lower triangular, whatever produced them?  Then its eigenvalues are its
+    /// diagonal.
+    bool is_lower(const Tensor& p, Index layer, const std::string& source) {
+        const std::vector<Triangle> heads = triangles(p);
+        if (settings_.trace.causal) require_lower(heads, source);
+        bool lower = p.rows() > 1;
+        for (std::size_t h = 0; h < heads.size(); ++h) {
+            const auto& [above, below] = heads[h];
+            lower = lower && !above;
+            if (above || below) add_map(above ? open_ : lower_, layer, Index(h));
+        }
+        if (!lower && p.rows() > 1) sees_later_.emplace(batch_, source);
+        return lower;
+    }
+
     std::unique_ptr<AttentionOperator> operator_of(Index layer) {
         const TraceOptions& options = settings_.trace;
         if (uses_given(trace(), layer, options)) {
@@ -417,8 +455,7 @@ class Replay {
             const bool sound = doubts_.admit(
                 p, kept_, row_rounding(precision_of(array.raw), p.cols()), array.name);
             if (!kept_.empty()) p = checked(take_rows_and_columns(p, kept_), array);
-            const bool causal = lower_triangular(p, options.causal, array.name);
-            if (!causal && p.rows() > 1) sees_later_.emplace(batch_, array.name);
+            const bool causal = is_lower(p, layer, array.name);
             return given_attention(std::move(p), causal, sound ? options.attention : "");
         }
         if (!trace().queries().contains(layer)) return nullptr;
@@ -429,6 +466,8 @@ class Replay {
         input.scale = scale_of(options, input.q.cols());
         input.causal = options.causal;
         input.position.assign(kept_.begin(), kept_.end());
+        for (Index h = 0; h < input.q.batch() && input.q.rows() > 1; ++h)
+            add_map(input.causal ? lower_ : open_, layer, h);
         return tsdiag::attention(variant).make(std::move(input));
     }
 
@@ -495,6 +534,7 @@ class Replay {
     std::vector<Index> kept_;
     Doubts doubts_;
     std::map<std::size_t, std::string> sees_later_;
+    Maps lower_, open_;  ///< without and with entries above the diagonal
     struct {
         double off = 0, allowed = 0;
         std::string format = {};
