@@ -269,6 +269,28 @@ Value root_ratio(Wide numerator, Wide denominator, const char* why_not) {
     return denominator > 0 ? narrow(std::sqrt(numerator / denominator)) : undefined(why_not);
 }
 
+/// By how much errors of the entries of P move e^T P Pi2 X at most, squared and over u^2, of each
+/// head: ((sum_j (c_j + n t) |z_j|) / sqrt n)^2, c = 1^T P, z_j the rows of Pi2 X.  Each entry is
+/// nonnegative and off by at most u max(P_ij, t), t the least normal number of float16, below which
+/// the errors of its entries no longer shrink with them.  Where a few tokens are far from the
+/// others that is much less than |Pi2 X|_F.  Cost: O(n (h + d)).
+std::vector<Wide> errors_of_entries(const Attention& e) {
+    constexpr double t = 0x1p-14;
+    const auto h = slot(e.op.heads()), n = slot(e.op.tokens());
+    const int exponent = exponent_of(e.input);
+    const Tensor z = subtract_column_mean(cast(without_exponent(e.input, exponent), Type::f64));
+    const std::vector<double> squares = row_sum(multiply(z, z)).to_host<double>(),
+                              columns = column_sums(e).to_host<double>();
+    std::vector<Wide> out;
+    for (std::size_t k = 0; k < h; ++k) {
+        Wide sum = 0;
+        for (std::size_t j = 0; j < n; ++j)
+            sum += (columns[k * n + j] + double(n) * t) * std::sqrt(squares[j]);
+        out.push_back(std::ldexp(sum * sum / double(n), 2 * exponent));
+    }
+    return out;
+}
+
 class Mixing final : public Probe {
   public:
     explicit Mixing(const ProbeSettings& settings) : settings_(settings) {}
@@ -276,6 +298,8 @@ class Mixing final : public Probe {
     void on_attention_rows(const AttentionRows& e, Sink&) override {
         sums_.add(e);
         squares_.add(e);
+        for (const double one : e.stats.negative) negative_ = negative_ || one > 0;
+        negative_ = negative_ || e.block.totals;  // of rows that were not looked at
     }
 
     void on_attention(const Attention& e, Sink& out) override {
@@ -317,6 +341,7 @@ class Mixing final : public Probe {
     void finish_layer(Index, Sink&) override {
         sums_.reset();
         squares_ = {};
+        negative_ = false;
     }
 
   private:
@@ -326,11 +351,18 @@ class Mixing final : public Probe {
         const Rounding errors(e.input.type(), settings_.state_rounding),
             of_p(e.input.type(), settings_.map_rounding);
         std::vector<Value> values = omegas(mean, x, sums_);
+        std::vector<Wide> moved;  // found where it decides
+        const auto is_hidden_by_p = [&](std::size_t k) {
+            if (!of_p.hides(mean[k].across, x.centred)) return false;
+            if (!settings_.saved_maps || negative_) return true;
+            if (moved.empty()) moved = errors_of_entries(e);
+            return of_p.hides(mean[k].across, moved[k]);
+        };
         for (std::size_t k = 0; k < values.size(); ++k) {
             if (!values[k].value) continue;
             if (errors.hides(x.mean_part, x.squared) || errors.hides(mean[k].across, x.squared))
                 values[k] = errors.undefined();
-            else if (of_p.hides(mean[k].across, x.centred))
+            else if (is_hidden_by_p(k))
                 values[k] = of_p.undefined();
         }
         emit_heads(out, settings_, e.layer, "omega", values);
@@ -367,6 +399,7 @@ class Mixing final : public Probe {
     ProbeSettings settings_;
     RowSums sums_;
     Squares squares_;
+    bool negative_ = false;  ///< an entry of a P, or none of some rows was seen
 };
 
 MetricBytes spread_bytes(const MetricSizes& s) {

@@ -95,7 +95,7 @@ std::vector<LayerSizes> layer_sizes(const ModelSpec& spec);
 struct TraceSummary {
     Index layers = 0, samples = 1, tokens = 0, width = 0, heads = 0;
     bool has_states = false, has_attention = false, float64 = false;
-    bool has_maps = false;  ///< attentions, not queries and keys
+    bool has_maps = false, has_queries = false;
     /// Where tokens merge, `tokens` and `width` are those of the first layer, `heads` are the most
     /// of any, and so many of the first have as many entries of P as any layer.
     Index full_heads = 0;

@@ -304,6 +304,7 @@ void measure_trace(RunContext& context, const Subject& subject) {
     ProbeSettings& probes = measured.probes;
     probes.state_rounding = std::max(probes.state_rounding, summary.state_rounding);
     probes.map_rounding = std::max(probes.map_rounding, summary.map_rounding);
+    probes.saved_maps = summary.has_maps && !summary.has_queries;
     Measurement measurement(std::move(measured), context.result.table);
     Replayed replayed = replay(*subject.file, context.backend, measurement, settings);
     RunRecord& run = context.run;

@@ -129,6 +129,42 @@ TEST(Mixing, IsNotKnownBelowTheRoundingOfP) {
     EXPECT_CLOSE(value(coarser, head(0), "mu1"), value(finer, head(0), "mu1"), exactly);
 }
 
+/// One token is far from the others, as where a model has massive activations: the entries of its
+/// column decide, so that omega is known where |Pi2 X| alone would not say so.
+TEST(Mixing, OmegaIsKnownByTheErrorsOfTheEntries) {
+    const Index n = 64;
+    Matrix x = gaussian(n, 3, 5, 1);
+    for (std::size_t c = 0; c < 3; ++c) x.a[c] += 1000;
+    ProbeSettings half;
+    half.map_rounding = 0x1p-11;
+    const auto attention = [&](double more, bool rounded) {
+        Matrix p(n, n);
+        for (std::size_t i = 0; i < p.a.size(); ++i) {
+            const bool first = i % std::size_t(n) == 0;
+            double v = (first ? 1 + more : 1 - more / double(n - 1)) / double(n);
+            if (rounded) v = std::nearbyint(v * 0x1p17) * 0x1p-17;  // 11 bits from 2^-7 on
+            p.a[i] = v;
+        }
+        for (Index i = 0; i < n; ++i) {
+            double sum = 0;
+            for (Index j = 0; j < n; ++j) sum += p.a[std::size_t(i * n + j)];
+            for (Index j = 0; j < n; ++j) p.a[std::size_t(i * n + j)] /= sum;
+        }
+        return p;
+    };
+    const double exact =
+        value(measure("mixing", layer_of({attention(0.02, false)}, x)), head(0), "omega");
+    const Layer saved = layer_of({attention(0.02, true)}, x);
+    EXPECT_EQ(reason(measure("mixing", saved, half), head(0), "omega"),
+              "below the rounding of 11 bits");
+    half.saved_maps = true;
+    // Above 8 u S, each entry is off by u for its rounding and u for the sum of its row.
+    EXPECT_CLOSE(value(measure("mixing", saved, half), head(0), "omega"), exact, stopped_at(0.25));
+    EXPECT_EQ(
+        reason(measure("mixing", layer_of({attention(0.004, true)}, x), half), head(0), "omega"),
+        "below the rounding of 11 bits");
+}
+
 /// [TSE] (11) and statements 3.5: |1 - omega| <= mu1 <= 1 + omega.
 TEST(Mixing, OmegaBoundsWhatHappensToTheMean) {
     for (std::uint64_t seed = 0; seed < 20; ++seed) {

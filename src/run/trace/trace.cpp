@@ -723,6 +723,7 @@ void SavedTrace::measure() {
         if (part->second.width > 0) summary_.width = part->second.width;  // the first that is known
     summary_.has_states = !states_.empty();
     summary_.has_maps = !attentions_.empty();
+    summary_.has_queries = !queries_.empty();
     summary_.has_attention = summary_.has_maps || !queries_.empty();
 }
 
