@@ -30,21 +30,21 @@ constexpr std::array<std::string_view, 13> words_beside = {
     "scale", "root", "factor",   "target", "rel",    "relative", "cap",
     "bound", "pct",  "fraction", "frac",   "change", "zscore"};
 
-bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+bool is_word_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 bool is_capital(char c) { return c >= 'A' && c <= 'Z'; }
-char small(char c) { return is_capital(c) ? char(c - 'A' + 'a') : c; }
+char small_letter(char c) { return is_capital(c) ? char(c - 'A' + 'a') : c; }
 
 std::string in_small_letters(std::string_view name) {
     std::string out(name);
-    std::ranges::transform(out, out.begin(), small);
+    std::ranges::transform(out, out.begin(), small_letter);
     return out;
 }
 
-bool has(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
+bool has_part(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
 
-bool is_of_another(std::string_view word) {
+bool tells_other(std::string_view word) {
     return std::ranges::find(words_of_others, word) != words_of_others.end() ||
-           std::ranges::any_of(stems, [&](std::string_view stem) { return has(word, stem); });
+           std::ranges::any_of(stems, [&](std::string_view stem) { return has_part(word, stem); });
 }
 
 /// Adds a word in small letters, those of norms apart: "loggradnorm" is log, grad, norm.
@@ -53,12 +53,12 @@ void add_word(std::string_view word, std::vector<std::string>& to) {
     const auto end = [&] {
         if (!before.empty()) to.push_back(std::exchange(before, {}));
     };
-    if (is_of_another(word)) before = std::exchange(word, {});
+    if (tells_other(word)) before = std::exchange(word, {});
     while (!word.empty()) {
         const auto norm = std::ranges::find_if(
             norm_words, [&](std::string_view one) { return word.starts_with(one); });
         // "avgnorm" is avg, norm.
-        if (norm == norm_words.end() || (*norm == "gnorm" && is_of_another(before + 'g'))) {
+        if (norm == norm_words.end() || (*norm == "gnorm" && tells_other(before + 'g'))) {
             before += word.front();
             word.remove_prefix(1);
             continue;
@@ -79,10 +79,10 @@ std::vector<std::string> words_of(std::string_view name) {
     for (std::size_t i = 0; i < name.size(); ++i) {
         const char before = i > 0 ? name[i - 1] : ' ',
                    after = i + 1 < name.size() ? name[i + 1] : ' ';
-        const bool begins = is_capital(name[i]) && is_letter(before) &&
-                            (!is_capital(before) || (is_letter(after) && !is_capital(after)));
-        if (begins || !is_letter(name[i])) end();
-        if (is_letter(name[i])) word += small(name[i]);
+        const bool begins = is_capital(name[i]) && is_word_letter(before) &&
+                            (!is_capital(before) || (is_word_letter(after) && !is_capital(after)));
+        if (begins || !is_word_letter(name[i])) end();
+        if (is_word_letter(name[i])) word += small_letter(name[i]);
     }
     end();
     return out;
@@ -96,7 +96,7 @@ std::string word_of_another(std::string_view part, bool own) {
         // "ln" is a LayerNorm elsewhere.
         const bool logarithm = words[i] == "ln" && i + 1 < words.size() &&
                                (words[i + 1].starts_with("grad") || words[i + 1] == "gnorm");
-        if (beside || logarithm || is_of_another(words[i])) return words[i];
+        if (beside || logarithm || tells_other(words[i])) return words[i];
     }
     static const std::regex square(R"((grad(ient)?s?[-_. ]?norm|gnorm)(\^|\*\*)?2(?![0-9]))",
                                    std::regex::icase | std::regex::optimize);
@@ -109,7 +109,7 @@ std::string word_of_another(std::string_view part, bool own) {
 
 bool is_like_gradient_norm(std::string_view name) {
     const std::string word = in_small_letters(name);
-    return (has(word, "grad") && has(word, "norm")) || has(word, "gnorm");
+    return (has_part(word, "grad") && has_part(word, "norm")) || has_part(word, "gnorm");
 }
 
 std::string names_other_than_norm(std::string_view name) {
