@@ -18,9 +18,9 @@ namespace tsdiag {
 /// "1 - 3e-15".
 std::string readable(double value, int digits = 4);
 
-/// "0.5132 \u00b1 0.0041": two digits of the standard error, and the value to the same place; where
-/// that would be more than six digits of the value, six.  Without an error, or with one of 0,
-/// `readable`.
+/// "0.5132 \u00b1 0.0041": two digits of the standard error, and the value to the same place, both
+/// in one notation: "(1.234 \u00b1 0.012)e-08" where the larger is below 1e-4 or from 1e6 on.
+/// Without an error, or with one of at most the rounding of the value (|value| 2^-52), `readable`.
 std::string with_error(double value, const std::optional<double>& error);
 
 /// One number, with its standard error where there is one, over `count` samples.

@@ -40,9 +40,18 @@ TEST(WithError, HasTwoDigitsOfTheErrorAndTheValueToTheSamePlace) {
     EXPECT_EQ(with_error(-1e-6, 0.0012), "0.0000" + sign + "0.0012");
     EXPECT_EQ(with_error(1.234e-8, 1.2e-10), "(1.234" + sign + "0.012)e-08");
     EXPECT_EQ(with_error(1e7, 3e5), "(1.000" + sign + "0.030)e+07");
-    // An error below the digits that are read.
-    EXPECT_EQ(with_error(0.123456789, 1e-9), "0.123457" + sign + "1e-09");
-    EXPECT_EQ(with_error(1 - 3e-15, 1e-17), "1 - 3e-15" + sign + "1e-17");
+    // Zeros are digits, too, however small the error is.
+    EXPECT_EQ(with_error(1.3403, 1.7e-6), "1.3403000" + sign + "0.0000017");
+    EXPECT_EQ(with_error(-1, 0.004), "-1.0000" + sign + "0.0040");
+    EXPECT_EQ(with_error(0.123456789, 1e-9), "0.1234567890" + sign + "0.0000000010");
+    EXPECT_EQ(with_error(2e12, 1), "(2.0000000000000" + sign + "0.0000000000010)e+12");
+    // An error larger than the value.
+    EXPECT_EQ(with_error(0.02, 3.1), "0.0" + sign + "3.1");
+    EXPECT_EQ(with_error(-3e-9, 2e-5), "(0.0" + sign + "2.0)e-05");
+    EXPECT_EQ(with_error(3, 4.2e8), "(0.0" + sign + "4.2)e+08");
+    // An error that is the rounding of the value.
+    EXPECT_EQ(with_error(1 - 3e-15, 1e-17), "1 - 3e-15");
+    EXPECT_EQ(with_error(0.25, 1e-17), "0.25");
     EXPECT_EQ(with_error(0.123456, std::nullopt), "0.1235");
     EXPECT_EQ(with_error(0.5, 0.0), "0.5");
     // No number, and numbers below the least power of ten.
@@ -51,8 +60,10 @@ TEST(WithError, HasTwoDigitsOfTheErrorAndTheValueToTheSamePlace) {
     EXPECT_EQ(with_error(none, 0.1), "nan");
     EXPECT_EQ(with_error(-std::numeric_limits<double>::infinity(), 0.1), "-inf");
     EXPECT_EQ(with_error(0.5, none), "0.5");
-    EXPECT_EQ(with_error(least, least), "4.94066e-324" + sign + "4.9e-324");
-    EXPECT_EQ(with_error(0, 1e-7), "0" + sign + "1e-07");
+    EXPECT_EQ(with_error(least, least), "(4.9" + sign + "4.9)e-324");
+    EXPECT_EQ(with_error(0, 1e-7), "(0.0" + sign + "1.0)e-07");
+    EXPECT_EQ(with_error(0, 0.0), "0");
+    EXPECT_EQ(with_error(1.5e308, 1e306), "(1.500" + sign + "0.010)e+308");
 }
 
 TEST(TableView, GivesALayerItsOwnNumberOrTheMeanOverHeads) {

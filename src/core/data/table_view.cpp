@@ -56,21 +56,20 @@ std::string readable(double value, int digits) {
 }
 
 std::string with_error(double value, const std::optional<double>& error) {
-    constexpr int most_digits = 6;  // of the value
-    if (!error || !(*error > 0) || !std::isfinite(*error) || !std::isfinite(value))
+    constexpr double rounding = std::numeric_limits<double>::epsilon();
+    if (!error || !std::isfinite(*error) || !std::isfinite(value) ||
+        !(*error > rounding * std::abs(value)))
         return readable(value);
-    const int place = decimal_exponent(*error) - 1;              // of the last digit
-    if (std::abs(value) < std::pow(10.0, place) / 2) value = 0;  // not "-0.000"
+    const int place = decimal_exponent(*error) - 1;               // of the last digit
+    if (std::abs(value) < std::pow(10.0L, place) / 2) value = 0;  // not "-0.000"
     const double larger = std::max(std::abs(value), *error);
-    const bool has_unit = larger >= std::numeric_limits<double>::min();  // 10^n below may be 0
-    if (decimal_exponent(value) - place >= most_digits || !has_unit)
-        return fmt::format("{} \u00b1 {:.2g}", readable(value, most_digits), *error);
     constexpr double least_plain = 1e-4, most_plain = 1e6;
     if (larger < least_plain || larger >= most_plain) {
         const int power = decimal_exponent(larger);
-        const double unit = std::pow(10.0, power);
-        return fmt::format("({:.{}f} \u00b1 {:.{}f})e{:+03d}", value / unit, power - place,
-                           *error / unit, power - place, power);
+        // A long double, for 10^power may be below the least double.
+        const auto part = [unit = std::pow(10.0L, power)](double v) { return double(v / unit); };
+        return fmt::format("({:.{}f} \u00b1 {:.{}f})e{:+03d}", part(value), power - place,
+                           part(*error), power - place, power);
     }
     if (place <= 0) return fmt::format("{:.{}f} \u00b1 {:.{}f}", value, -place, *error, -place);
     const double unit = std::pow(10.0, place);
