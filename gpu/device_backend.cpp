@@ -111,6 +111,7 @@ class DeviceBackend final : public Backend {
     std::string_view name() const override { return name_; }
     bool host_memory() const override { return false; }
     std::string description() const override { return describe(index_); }
+    std::string device_name() const override { return name_of(index_); }
     std::size_t memory() const override { return memory_; }
     std::size_t available() const override {
         select(index_);

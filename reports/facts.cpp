@@ -54,7 +54,8 @@ std::string origin_text(const RunRecord& run) {
     const auto add_part = [&](std::string_view joint, const std::string& part) {
         if (!part.empty()) text += (text.empty() ? "" : std::string(joint)) + part;
     };
-    add_part(" on ", run.measured.processor);
+    add_part(" on ", run.device_name);
+    add_part(run.device_name.empty() ? " on " : " and ", run.measured.processor);
     add_part(", ", run.threads ? counted(std::size_t(*run.threads), "thread") : "");
     add_part(", ", run.version.empty() ? "" : "tsdiag " + run.version);
     if (!run.measured.commit.empty()) text += fmt::format(" (commit {})", run.measured.commit);

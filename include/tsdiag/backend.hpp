@@ -94,7 +94,9 @@ class Backend {
     virtual ~Backend() = default;
     virtual std::string_view name() const = 0;    ///< "cpu", "cuda:0"
     virtual std::string description() const = 0;  ///< device, instruction set, libraries, threads
-    virtual bool host_memory() const = 0;         ///< tensors are ordinary memory
+    /// As its maker calls the device, "NVIDIA H200"; empty: the processor of the machine.
+    virtual std::string device_name() const { return {}; }
+    virtual bool host_memory() const = 0;  ///< tensors are ordinary memory
     /// Total bytes of memory of the machine or device: sizes that affect a result derive from it
     /// and never from `available`.
     virtual std::size_t memory() const = 0;

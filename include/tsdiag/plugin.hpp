@@ -10,7 +10,7 @@
 namespace tsdiag {
 
 /// To be incremented with any change of Backend, View, RowStatistics or StateMoments.
-constexpr std::uint32_t plugin_abi = 9;
+constexpr std::uint32_t plugin_abi = 10;
 constexpr const char* plugin_entry = "tsdiag_backend_plugin";
 
 struct BackendPlugin {

@@ -207,7 +207,7 @@ class RunRecord {
     std::vector<std::string> command = {};
     Measured measured = {};
     std::optional<std::uint64_t> seed = {};
-    std::string device = {}, dtype = {};
+    std::string device = {}, device_name = {}, dtype = {};  ///< no name: the processor
     std::optional<Index> threads = {};
     std::vector<Phase> phases = {};
     Model model = {};

@@ -107,7 +107,9 @@ RunResult perform(const ExperimentEntry& entry, const ExperimentOptions& options
     run.threads = omp_get_max_threads();
     run.setting = setting.described();
     run.phases = phases.ended();
-    if (entry.timed) run.device = open_backend(options.device).name();
+    const Backend& backend = open_backend(options.device);
+    if (entry.timed || !backend.host_memory()) run.device = backend.name();
+    run.device_name = backend.device_name();
     result.run = run.json();
     return result;
 }

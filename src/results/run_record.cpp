@@ -138,7 +138,7 @@ void fields(auto& io, Is<RunRecord> auto& run) {
     io.some("compared", run.compared).key("assertions", run.assertions, !run.compared.empty());
     io.inlined("verdict", run.comparison);
     io.some("logs", run.logs).some("experiment", run.experiment).some("seed", run.seed);
-    const auto device = [&] { io.some("device", run.device); };
+    const auto device = [&] { io.some("device", run.device).some("device_name", run.device_name); };
     if (!figure) device();
     io.some("threads", run.threads).some("dtype", run.dtype);
     io.key("model", run.model.argument, !run.model.described && !run.model.argument.empty());

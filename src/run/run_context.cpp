@@ -72,6 +72,7 @@ RunContext begin(const RunOptions& options, const Backend& backend) {
                        .memory = options.memory > 0 ? options.memory : Index(backend.memory() / 2)};
     context.run.seed = options.seed;
     context.run.device = backend.name();
+    context.run.device_name = backend.device_name();
     return context;
 }
 

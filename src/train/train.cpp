@@ -427,6 +427,7 @@ class Training {
         record_.measured = options_.measured;
         record_.seed = options_.seed;
         record_.device = backend_.name();
+        record_.device_name = backend_.device_name();
         record_.threads = omp_get_max_threads();
         record_.dtype = "float32";
         record_.model.argument = subject_.argument;

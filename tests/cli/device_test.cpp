@@ -107,6 +107,9 @@ TEST_P(EveryMachine, TakesADeviceThatItHasCodeForOrSaysWhyNot) {
     ASSERT_EQ(found.code, 0) << found.err;
     const Json run = Json::parse(read_file(folder.path() / "out/run.json"), "run.json");
     EXPECT_EQ(run["device"].string(), m.taken);
+    const bool on_device = std::string_view(m.taken) != "cpu";
+    EXPECT_EQ(run.contains("device_name"), on_device);
+    if (on_device) EXPECT_EQ(run["device_name"].string(), "emulated device");
     const Json::Array& warnings = run["warnings"].array();
     ASSERT_EQ(warnings.size(), m.said.empty() ? 0U : 1U);
     for (const std::string& word : m.said) {

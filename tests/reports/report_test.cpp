@@ -150,6 +150,17 @@ TEST(ReportTest, TellsWhatRunJsonKnowsAndLeavesOutTheRest) {
         contains(page, "1.5 s"));  // the same run gives the same page, however long it took
 }
 
+TEST(ReportTest, NamesTheDeviceBesideTheProcessor) {
+    Folder folder;
+    const Json run = Json::parse(R"({"tsdiag": "9.8.7", "device": "cuda:0", "threads": 2,
+        "device_name": "NVIDIA H200", "measured": {"date": "2026-11-28T14:03:05Z",
+        "processor": "AMD EPYC"}, "model": {"name": "a GPT"}})",
+                                 "t");
+    EXPECT_TRUE(
+        contains(page_of(test::sample_table(test::small(1)), run, folder),
+                 "<dd>2026-11-28 on NVIDIA H200 and AMD EPYC, 2 threads, tsdiag 9.8.7</dd>"));
+}
+
 TEST(StudyFindings, AreGoodOnlyWhereAClaimIsSupported) {
     using Outcome = Comparison::Outcome;
     const auto level = [](const std::vector<Outcome>& outcomes) {

@@ -114,7 +114,7 @@ const char* const full[] = {
     R"({"tsdiag": "1", "command": ["tsdiag", "probe", "m"],
         "measured": {"date": "2026-11-28T14:03:05Z", "commit": "1c98", "processor": "AMD EPYC"},
         "seed": 18446744073709551615,
-        "device": "cuda:0", "threads": 2, "dtype": "float32",
+        "device": "cuda:0", "device_name": "NVIDIA H200", "threads": 2, "dtype": "float32",
         "model": {"argument": "m", "kind": "checkpoint", "trained": true, "deescalated": "m,deesc",
                   "format": "safetensors", "digest": "ab", "family": "gpt2", "name": "GPT-2",
                   "layers": 2, "heads": 3, "placement": "pre", "width": 6,
