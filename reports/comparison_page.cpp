@@ -143,7 +143,9 @@ std::string change_cells(const Difference& d, bool several, bool tested) {
     const std::string span =
         d.low && d.high ? fmt::format("{} to {}", number(*d.low), number(*d.high)) : "";
     return (several ? fmt::format("<td>{}</td>", letter(d.result)) : "") + optional_cell(d.a) +
-           optional_cell(d.b) + optional_cell(d.difference) +
+           optional_cell(d.b) +
+           (d.pairs > 0 ? fmt::format("<td>{}</td>", with_error(*d.difference, d.error))
+                        : optional_cell(d.difference)) +
            (tested ? fmt::format("<td>{}</td><td>{}</td>", span,
                                  d.probability ? fmt::format("{:.2g}", *d.probability) : "")
                    : "");
@@ -152,8 +154,9 @@ std::string change_cells(const Difference& d, bool several, bool tested) {
 std::string about_intervals(const Changes& changes) {
     if (changes.tested == 0) return "";
     return fmt::format(
-        " Intervals have {:.5g} % confidence and exclude 0 where a change is significant.",
-        100 * changes.interval_confidence);
+        " Intervals have {:.5g} % confidence and exclude 0 where a change is significant.{}",
+        100 * changes.interval_confidence,
+        changes.paired > 0 ? " \u00b1: standard error of the differences by sample." : "");
 }
 
 /// All changes of one metric in one result.

@@ -66,7 +66,8 @@ struct Difference {
     Place at = {};
     std::string metric = {};
     std::optional<double> a = {}, b = {}, difference = {};
-    Index count_a = 0, count_b = 0;                  ///< samples
+    Index count_a = 0, count_b = 0;  ///< samples
+    Index pairs = 0, rises = 0;      ///< samples paired, 0: none; and those where b > a
     std::optional<double> error = {}, freedom = {};  ///< standard error of b - a
     std::optional<double> low = {}, high = {};       ///< see `Changes::interval_confidence`
     std::optional<double> probability = {};          ///< p-value of a difference of 0
@@ -92,19 +93,23 @@ struct Changes {
     std::vector<Difference>
         differences;  ///< the surest first, then untested ones by size, the rest
     std::size_t tested = 0, significant = 0, untested = 0, equal = 0, undefined = 0;
+    std::size_t paired = 0;  ///< of those tested
     /// Of each interval of a difference; an interval excludes 0 where the difference is
     /// significant.
     double interval_confidence = 0.95;
     std::size_t only_in_one = 0;     ///< rows without a counterpart
     std::vector<std::string> notes;  ///< what else differs than the model; worst first
     double rate = 0.05;
-    bool shared = false;  ///< some results may have the same samples
+    bool shared = false;      ///< some results may have the same samples
+    bool same_inputs = true;  ///< by their digests, of all results
 };
 
 /// Compares every later result with the first: rows of equal place and metric.
 ///
-/// A result holds means and standard errors s, not its samples, so pairs cannot be formed.  Where
-/// the samples are shared, the standard error of the mean difference of pairs is at most s_a + s_b
+/// Where the inputs have one digest and the rows hold their samples, the t-test of the differences
+/// by sample; of several trials that of their means, for samples of one trial share its weights.
+/// Otherwise a result holds means and standard errors s, so pairs cannot be formed.  Where the
+/// samples may be shared, the standard error of the mean difference of pairs is at most s_a + s_b
 /// (the triangle inequality of standard deviations).  This bound is used, with the smaller number
 /// of degrees of freedom: a difference that is significant here is so in the paired t-test, too,
 /// whatever the correlation.  Independent samples: Welch's test.  Where an iterative number is

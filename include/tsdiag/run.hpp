@@ -238,7 +238,8 @@ void each_trial(Index count, Sink& out, const std::function<void(Index, Sink&)>&
 /// and what its attentions draw.
 Rng weights_rng(std::uint64_t seed, Index trial);
 
-/// metrics.csv, curves.csv and, if maps were requested, maps.npz in an existing `directory`.
+/// metrics.csv, curves.csv, samples.csv where samples were kept and, if maps were requested,
+/// maps.npz in an existing `directory`.
 void write_tables(const RunResult& result, const std::filesystem::path& directory);
 
 /// Definition of a metric, for `schema` of run.json and `tsdiag list metrics --json`.

@@ -63,6 +63,7 @@ class RunRecord {
     struct Input {
         std::string kind = {};
         std::optional<Index> tokens = {}, samples = {}, trials = {};
+        std::string digest = {};                 ///< of the samples; empty: not known
         std::vector<std::string> defaults = {};  ///< a trace has none
         std::optional<Text> text = {};
         Json pictures = {};
@@ -175,7 +176,8 @@ class RunRecord {
         std::string verdict = {};
         std::vector<std::string> notes = {}, remarks = {};
         double rate = 0, interval_confidence = 0;
-        Index tested = 0, significant = 0, untested = 0, equal = 0, undefined = 0, only_in_one = 0;
+        Index tested = 0, paired = 0, significant = 0, untested = 0, equal = 0, undefined = 0,
+              only_in_one = 0;
         Json differences = {};
     };
     /// What `tsdiag watch` has told of a series.

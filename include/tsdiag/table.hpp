@@ -43,6 +43,8 @@ struct MetricRow {
     std::optional<double> value = {}, low = {}, high = {}, standard_error = {};
     Index count = 0;  ///< in how many samples it was defined
     std::string note = {};
+    /// The value of each sample, trial by trial, none where it is undefined; empty: not kept.
+    std::vector<std::optional<double>> samples = {};
 };
 
 /// One row of curves.csv.
@@ -86,6 +88,11 @@ class Table final : public Sink {
     void scalar(const Place& at, std::string_view metric, const Value& value) override;
     void point(const Place& at, std::string_view curve, double x, const Value& y) override;
     void matrix(Map map) override;  ///< the first sample's is kept
+
+    /// Keeps the value of each sample in the rows without a head (`MetricRow::samples`): of all of
+    /// them, or where those are more than `most_samples_kept`, or with rows of another table, none.
+    void keep_samples() { keeps_samples_ = true; }
+    static constexpr std::size_t most_samples_kept = std::size_t(1) << 19;
 
     const std::string& model() const { return model_; }
     std::vector<MetricRow> metrics() const;
@@ -132,6 +139,8 @@ class Table final : public Sink {
         std::unordered_map<Key, std::size_t, KeyHash> index;
         Moments& at(const Key& key);
     };
+    void keep_sample(const Key& key, std::optional<double> value);
+    void forget_samples();
     static void add(Moments& m, const Value& value);
     static void merge(Moments& into, const Moments& from);
     static Moments moments_of(const MetricRow& row);
@@ -146,12 +155,22 @@ class Table final : public Sink {
     std::unordered_map<std::string, std::uint32_t, StringHash, std::equal_to<>> ids_;
     Rows metrics_, curves_;
     std::vector<Map> maps_;
+    bool keeps_samples_ = false;
+    std::vector<std::vector<std::optional<double>>> samples_;  ///< of each of `metrics_`
+    std::size_t samples_kept_ = 0;
 };
 
 /// `model,step,layer,stage,head,tensor,metric,value,low,high,stderr,count,note,of,unit`: quoting of
 /// RFC 4180, the shortest decimal that round-trips, empty where a field does not apply.
 std::string metrics_csv(const std::vector<MetricRow>& rows);
 std::string curves_csv(const std::vector<CurveRow>& rows);
+/// samples.csv, `layer,stage,tensor,metric,0,1,...`: of each row with samples the value of each, in
+/// a column of its own; empty where no row has two.
+std::string samples_csv(const std::vector<MetricRow>& rows);
+/// Gives the rows of one model and step without a head their samples, `count` of each.  Throws
+/// `FormatError` for another table.
+void read_samples_csv(std::string_view text, std::string_view source, Index count,
+                      std::vector<MetricRow>& rows);
 std::vector<MetricRow> read_metrics_csv(std::string_view text, std::string_view source);
 std::vector<CurveRow> read_curves_csv(std::string_view text, std::string_view source);
 

@@ -143,6 +143,7 @@ std::span<const JsonOutput> json_outputs() {
           {"rate", "number", "the false-discovery rate", false},
           {"interval_confidence", "number", "of each interval", false},
           {"tested", "integer", "differences, as the others", false},
+          {"paired", "integer", "of those tested", false},
           {"significant", "integer", "", false},
           {"untested", "integer", "", false},
           {"equal", "integer", "", false},

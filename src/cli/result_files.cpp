@@ -18,8 +18,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* tables[] = {"metrics.csv",   "curves.csv",      "maps.npz",   "steps.csv",
-                                  "gradients.csv", "evaluations.csv", "claims.csv", "compare.csv"};
+constexpr const char* samples_name = "samples.csv";
+constexpr const char* tables[] = {"metrics.csv",     "curves.csv", "maps.npz",
+                                  "steps.csv",       samples_name, "gradients.csv",
+                                  "evaluations.csv", "claims.csv", "compare.csv"};
 
 std::string read_text(const fs::path& file) { return file_text(file, "a file written by tsdiag"); }
 
@@ -67,8 +69,8 @@ void read_maps(const fs::path& file, Table& table) {
 }  // namespace
 
 OutputPlan result_plan(bool force) {
-    return {.writes = {"metrics.csv", "curves.csv", "maps.npz", "run.json", "report.html",
-                       "figures/*", "profile.json"},
+    return {.writes = {"metrics.csv", "curves.csv", samples_name, "maps.npz", "run.json",
+                       "report.html", "figures/*", "profile.json"},
             .force = force};
 }
 
@@ -150,6 +152,17 @@ Json read_description(const fs::path& folder) {
 std::vector<MetricRow> read_metrics(const fs::path& folder) {
     const fs::path file = folder / "metrics.csv";
     return read_metrics_csv(read_text(file), file.string());
+}
+
+std::vector<MetricRow> read_metrics_with_samples(const fs::path& folder, const RunRecord& run) {
+    std::vector<MetricRow> rows = read_metrics(folder);
+    if (!run.has_table(samples_name)) return rows;
+    const Index samples = run.input.samples.value_or(0), trials = run.input.trials.value_or(0);
+    constexpr auto most = Index(Table::most_samples_kept);
+    const bool possible = samples > 0 && samples <= most && trials > 0 && trials <= most;
+    const fs::path file = folder / samples_name;
+    read_samples_csv(read_text(file), file.string(), possible ? samples * trials : 0, rows);
+    return rows;
 }
 
 std::vector<CurveRow> read_curves(const fs::path& folder) {

@@ -60,6 +60,9 @@ void print_place(const std::filesystem::path& out, bool has_page);
 Json read_description(const std::filesystem::path& folder);
 /// The rows of its tables.
 std::vector<MetricRow> read_metrics(const std::filesystem::path& folder);
+/// The same with the values of the samples, where `run` says that they were kept.
+std::vector<MetricRow> read_metrics_with_samples(const std::filesystem::path& folder,
+                                                 const RunRecord& run);
 std::vector<CurveRow> read_curves(const std::filesystem::path& folder);
 /// Everything of a folder, with the maps.
 RunResult read_result(const std::filesystem::path& folder);

@@ -1,7 +1,12 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
+#include <tuple>
+
 #include "described.hpp"
 #include "tsdiag/csv.hpp"
+#include "tsdiag/error.hpp"
 #include "tsdiag/table.hpp"
 
 /// The tables of a result as it keeps them.
@@ -93,6 +98,53 @@ std::vector<MetricRow> read_metrics_csv(std::string_view text, std::string_view 
         r.note = in.text(12);
     }
     return rows;
+}
+
+namespace {
+
+std::string header_of_samples(std::size_t count) {
+    std::string header = "layer,stage,tensor,metric";
+    for (std::size_t i = 0; i < count; ++i) header += fmt::format(",{}", i);
+    return header;
+}
+
+constexpr std::size_t first_sample = 4;  // its column
+
+}  // namespace
+
+std::string samples_csv(const std::vector<MetricRow>& rows) {
+    std::size_t count = 0;
+    for (const MetricRow& row : rows) count = std::max(count, row.samples.size());
+    if (count < 2) return {};
+    std::string out = header_of_samples(count) + "\n";
+    for (const MetricRow& row : rows) {
+        if (row.samples.size() != count) continue;  // not a number of each sample
+        CsvLine line(out);
+        line.index(row.at.layer).text(row.at.stage).text(row.at.tensor).text(row.metric);
+        for (const std::optional<double>& value : row.samples) line.number(value);
+        line.end();
+    }
+    return out;
+}
+
+void read_samples_csv(std::string_view text, std::string_view source, Index count,
+                      std::vector<MetricRow>& rows) {
+    if (count < 2 || std::size_t(count) > Table::most_samples_kept)
+        throw FormatError(
+            fmt::format("{}: is of {} samples, expected 2 to {}; it was not written by tsdiag.",
+                        source, count, Table::most_samples_kept));
+    using Key = std::tuple<Index, std::string, std::string, std::string>;
+    std::map<Key, MetricRow*> row_of;
+    for (MetricRow& row : rows)
+        if (row.at.head < 0) row_of[{row.at.layer, row.at.stage, row.at.tensor, row.metric}] = &row;
+    for (CsvReader in(text, source, header_of_samples(std::size_t(count))); in.next();) {
+        const auto row = row_of.find({place(in, 0), in.text(1), in.text(2), in.text(3)});
+        if (row == row_of.end()) in.fail("metrics.csv has no such row");
+        std::vector<std::optional<double>>& samples = row->second->samples;
+        if (!samples.empty()) in.fail("the same row is there twice");
+        for (Index i = 0; i < count; ++i)
+            samples.push_back(in.number(first_sample + std::size_t(i)));
+    }
 }
 
 std::vector<CurveRow> read_curves_csv(std::string_view text, std::string_view source) {

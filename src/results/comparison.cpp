@@ -97,6 +97,59 @@ void set_error(Difference& d, const std::optional<Scatter>& a, const std::option
                        : welch_freedom(error_a, freedom_a, error_b, freedom_b);
 }
 
+/// Whether sample i of one result is known to be sample i of the other.
+bool same_inputs(const RunRecord& a, const RunRecord& b) {
+    return !a.input.digest.empty() && a.input.digest == b.input.digest;
+}
+
+/// The differences b - a of the samples.
+struct Pairs {
+    Index count = 0, rises = 0;  ///< of samples, and of those where b > a
+    Scatter scatter = {};        ///< of their mean
+};
+
+/// None where a value of a sample is not kept, or is defined in one result only.  Samples of one
+/// trial share its weights, so that their mean is one observation.
+std::optional<Pairs> pairs_of(const MetricRow& a, const MetricRow& b, Index trials) {
+    const std::size_t all = a.samples.size();
+    if (all < 2 || b.samples.size() != all || trials < 1 || all % std::size_t(trials) != 0)
+        return std::nullopt;
+    const std::size_t together = trials > 1 ? all / std::size_t(trials) : 1;
+    Pairs out;
+    std::vector<double> means;
+    for (std::size_t i = 0; i < all; ++i) {
+        if (a.samples[i].has_value() != b.samples[i].has_value()) return std::nullopt;
+        if (!a.samples[i]) {
+            if (together > 1) return std::nullopt;
+            continue;
+        }
+        const double difference = *b.samples[i] - *a.samples[i];
+        ++out.count;
+        out.rises += difference > 0;
+        if (together == 1 || i % together == 0) means.push_back(0);
+        means.back() += difference / double(together);
+    }
+    const double count = double(means.size());
+    if (count < 2) return std::nullopt;
+    double mean = 0, squares = 0;
+    for (const double d : means) mean += d / count;
+    for (const double d : means) squares += (d - mean) * (d - mean);
+    out.scatter = {std::sqrt(squares / (count * (count - 1))), count - 1};
+    return out;
+}
+
+/// Of the mean difference of pairs, which lies `beyond` rounding; false where there are no pairs,
+/// or none that scatter.
+bool set_paired_error(Difference& d, const std::optional<Pairs>& pairs, double beyond) {
+    if (!pairs || !std::isfinite(pairs->scatter.error)) return false;
+    if (pairs->scatter.error == 0 && beyond > 0) return false;
+    d.error = pairs->scatter.error;
+    d.freedom = pairs->scatter.freedom;
+    d.pairs = pairs->count;
+    d.rises = pairs->rises;
+    return true;
+}
+
 /// How far the numbers may be from what is written: bounds of iterative ones, and rounding.
 double slack_of(const MetricRow& a, const MetricRow& b, double resolution) {
     const auto bounds = [](const MetricRow& row) {
@@ -143,15 +196,20 @@ Tested difference_of(const MetricRow& a, const MetricRow& b, const MeasuredResul
     d.difference = difference;
     out.slack = slack_of(a, b, resolution);
     const double beyond = std::max(0.0, std::abs(difference) - out.slack);
-    set_error(d, scatter_of(a, first.run), scatter_of(b, other.run), samples);
+    const bool same = same_inputs(first.run, other.run);
+    const Index trials = first.run.input.trials.value_or(1);
+    if (!same || !set_paired_error(d, pairs_of(a, b, trials), beyond))
+        set_error(d, scatter_of(a, first.run), scatter_of(b, other.run), samples);
     if (d.error) {
-        d.probability = std::min(1.0, 2 * student_tail(beyond / *d.error, *d.freedom));
+        const double ratio = beyond > 0 ? beyond / *d.error : 0;  // pairs may be equal
+        d.probability = std::min(1.0, 2 * student_tail(ratio, *d.freedom));
         d.outcome = Outcome::scatter;
     } else {
         d.outcome = beyond > 0 ? Outcome::untested : Outcome::equal;
     }
     // Shared samples with equal mean and scatter count among the tests, with p = 1.
-    if (samples == Samples::shared && beyond == 0 && same_scatter(a, b, resolution))
+    if (samples == Samples::shared && beyond == 0 &&
+        (d.error == 0.0 || same_scatter(a, b, resolution)))
         d.outcome = Outcome::equal;
     return out;
 }
@@ -521,6 +579,7 @@ Changes compare(std::span<const MeasuredResult> results, const ComparisonOptions
         out.only_in_one += rows + baseline.size() - 2 * common;
         note_differences(out, first, other, of_heads);
         out.shared = out.shared || samples == Samples::shared;
+        out.same_inputs = out.same_inputs && same_inputs(first.run, other.run);
     }
 
     std::vector<double> probabilities;
@@ -533,6 +592,7 @@ Changes compare(std::span<const MeasuredResult> results, const ComparisonOptions
     for (Tested& one : all) {
         Difference& d = one.found;
         if (d.probability) {
+            out.paired += d.pairs > 0;
             if (*d.probability <= found.threshold) d.outcome = Outcome::significant;
             const double half =
                 student_quantile(out.interval_confidence, *d.freedom) * *d.error + one.slack;
@@ -577,11 +637,27 @@ std::string headline(const Changes& found) {
     return "Nothing can be compared: every number is undefined in one of the results.";
 }
 
+namespace {
+
+std::string how_tested(const Changes& found) {
+    if (!found.shared) return "Independent samples: Welch's test.";
+    if (found.paired == found.tested) return "Paired test: each sample with itself.";
+    constexpr std::string_view missed = "small changes may be missed";
+    if (found.paired > 0)
+        return fmt::format("{} of {} tests are paired by sample, the others conservative: {}.",
+                           found.paired, found.tested, missed);
+    return fmt::format("Unpaired, conservative test, for {}: {}.",
+                       found.same_inputs ? "values of the samples were not kept"
+                                         : "the inputs are not known to be the same",
+                       missed);
+}
+
+}  // namespace
+
 std::vector<std::string> remarks(const Changes& found) {
     std::vector<std::string> out;
     if (found.tested > 0 && found.equal < found.differences.size())
-        out.emplace_back(found.shared ? "Unpaired, conservative test: small changes may be missed."
-                                      : "Independent samples: Welch's test.");
+        out.push_back(how_tested(found));
     if (found.untested > 0) {
         const bool single = std::ranges::any_of(found.differences, [](const Difference& d) {
             return d.outcome == Outcome::untested && std::min(d.count_a, d.count_b) < 2;
@@ -608,14 +684,15 @@ std::string letter(std::size_t i) { return std::string(1, char('A' + i)); }
 std::string comparison_csv(const Changes& found, std::span<const MeasuredResult> results) {
     std::string out =
         "against,result,layer,stage,head,tensor,metric,a,b,difference,low,high,stderr,freedom,p,"
-        "count_a,count_b,outcome,note\n";
+        "count_a,count_b,pairs,rises,outcome,note\n";
     for (const Difference& d : found.differences) {
         CsvLine line(out);
         line.text(results.front().name).text(results[d.result].name);
         line.index(d.at.layer).text(d.at.stage).index(d.at.head).text(d.at.tensor).text(d.metric);
         line.number(d.a).number(d.b).number(d.difference).number(d.low).number(d.high);
         line.number(d.error).number(d.freedom).number(d.probability);
-        line.index(d.count_a).index(d.count_b).text(name(d.outcome)).text(d.note).end();
+        line.index(d.count_a).index(d.count_b).index(d.pairs).index(d.rises);
+        line.text(name(d.outcome)).text(d.note).end();
     }
     return out;
 }
@@ -632,6 +709,7 @@ RunRecord::Comparison comparison_record(const Changes& found) {
         row.set("low", number(d.low)).set("high", number(d.high)).set("stderr", number(d.error));
         row.set("freedom", number(d.freedom)).set("p", number(d.probability));
         row.set("count_a", d.count_a).set("count_b", d.count_b);
+        row.set("pairs", d.pairs).set("rises", d.rises);
         rows.push_back(row.set("outcome", name(d.outcome)).set("note", d.note));
     }
     return {.verdict = headline(found),
@@ -640,6 +718,7 @@ RunRecord::Comparison comparison_record(const Changes& found) {
             .rate = found.rate,
             .interval_confidence = found.interval_confidence,
             .tested = Index(found.tested),
+            .paired = Index(found.paired),
             .significant = Index(found.significant),
             .untested = Index(found.untested),
             .equal = Index(found.equal),

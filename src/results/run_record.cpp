@@ -38,7 +38,8 @@ void fields(auto& io, Is<RunRecord::Text> auto& text) {
 
 void fields(auto& io, Is<RunRecord::Input> auto& input) {
     io.key("kind", input.kind).key("tokens", input.tokens).key("samples", input.samples);
-    io.key("trials", input.trials).key("defaults", input.defaults, input.kind != "trace");
+    io.key("trials", input.trials).some("digest", input.digest);
+    io.key("defaults", input.defaults, input.kind != "trace");
     io.some("text", input.text).some("pictures", input.pictures);
 }
 
@@ -82,7 +83,9 @@ void fields(auto& io, Is<RunRecord::Judgement> auto& one) {
 void fields(auto& io, Is<RunRecord::Comparison> auto& found) {
     io.key("verdict", found.verdict).key("notes", found.notes).key("remarks", found.remarks);
     io.key("rate", found.rate).key("interval_confidence", found.interval_confidence);
-    io.key("tested", found.tested).key("significant", found.significant);
+    io.key("tested", found.tested)
+        .key("paired", found.paired)
+        .key("significant", found.significant);
     io.key("untested", found.untested).key("equal", found.equal);
     io.key("undefined", found.undefined).key("only_in_one", found.only_in_one);
     io.key("differences", found.differences);

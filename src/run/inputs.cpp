@@ -10,6 +10,7 @@
 
 #include "arrays.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/output.hpp"
 
 namespace tsdiag {
 namespace {
@@ -135,9 +136,32 @@ RunRecord::Input InputSource::described() const {
             .tokens = tokens_,
             .samples = count_,
             .trials = options_.trials,
+            .digest = digest(),
             .defaults = defaults_,
             .text = text_,
             .pictures = pictures_json_};
+}
+
+std::string InputSource::digest() const {
+    std::string facts = fmt::format("{} {} {} {}", kind_, tokens_, count_, options_.trials);
+    const auto& image = spec_.embedding.image;
+    if (file_.empty() && !own())
+        facts += fmt::format(" {} {} {} {} {} {}", options_.seed, options_.redraw.empty(),
+                             spec_.width, image.channels, image.height, image.width);
+    const auto add_bytes = [&](const auto& values) {
+        const auto bytes = std::as_bytes(std::span(values));
+        facts += "\n" + sha256({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    };
+    for (Index s = 0; s < count_; ++s) {
+        if (!masks_.empty())
+            for (const bool keeps : masks_[std::size_t(s)]) facts += keeps ? '1' : '0';
+        if (kind_ == "gaussian" && !own()) continue;  // a function of what is named above
+        const Input sample = sample_of(0, s);
+        add_bytes(sample.ids);
+        for (const Tensor* x : {&sample.embeddings, &sample.hidden, &sample.image})
+            if (x->defined()) add_bytes(x->to_host<float>());
+    }
+    return sha256(facts);
 }
 
 std::vector<std::string> InputSource::warnings() const {
@@ -367,12 +391,15 @@ Input InputSource::read(Index sample) const {
     return input;
 }
 
+Input InputSource::sample_of(Index trial, Index sample) const {
+    if (own()) return options_.own_input->make(sample, tokens_, spec_, backend_, type_);
+    return file_.empty() ? drawn(trial, sample) : read(sample);
+}
+
 std::vector<Input> InputSource::samples(Index trial) const {
     std::vector<Input> inputs;
     for (Index s = 0; s < count_; ++s) {
-        inputs.push_back(own() ? options_.own_input->make(s, tokens_, spec_, backend_, type_)
-                         : file_.empty() ? drawn(trial, s)
-                                         : read(s));
+        inputs.push_back(sample_of(trial, s));
         if (!masks_.empty()) inputs.back().keep = masks_[std::size_t(s)];
     }
     return inputs;

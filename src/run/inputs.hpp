@@ -56,6 +56,9 @@ class InputSource {
     bool own() const { return !options_.has_input() && options_.own_input; }
     Index longest() const;
     Index fewest_tokens() const;  ///< of a sample
+    /// SHA-256 of what determines the samples of all trials, as float32; equal where they are.
+    std::string digest() const;
+    Input sample_of(Index trial, Index sample) const;  ///< without its mask
     Input drawn(Index trial, Index sample) const;
     Input read(Index sample) const;
     Tensor image_of(const Picture& picture) const;

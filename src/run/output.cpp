@@ -6,8 +6,11 @@
 namespace tsdiag {
 
 void write_tables(const RunResult& result, const std::filesystem::path& directory) {
-    write_atomically(directory / "metrics.csv", metrics_csv(result.table.metrics()));
+    const std::vector<MetricRow> metrics = result.table.metrics();
+    write_atomically(directory / "metrics.csv", metrics_csv(metrics));
     write_atomically(directory / "curves.csv", curves_csv(result.table.curves()));
+    if (const std::string samples = samples_csv(metrics); !samples.empty())
+        write_atomically(directory / "samples.csv", samples);
     if (result.table.maps().empty()) return;
     std::vector<NamedArray> arrays;
     for (const Map& map : result.table.maps()) {

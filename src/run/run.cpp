@@ -335,6 +335,7 @@ Rng weights_rng(std::uint64_t seed, Index trial) {
 RunResult run(const RunOptions& options) {
     restart_shortages();
     RunContext context = begin(options);
+    context.result.table.keep_samples();
     context.phases.begin("open");
     say(options, {.phase = "open"});
     const Subject subject = open_model(options);

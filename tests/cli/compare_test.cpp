@@ -1,6 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <map>
+#include <sstream>
+
 #include "program.hpp"
 #include "tsdiag/json.hpp"
 #include "tsdiag/output.hpp"
@@ -47,6 +51,14 @@ class Compare : public testing::Test {
         std::ofstream(table) << text.replace(text.find(from), from.size(), to);
         described.replace(described.find(before), before.size(), *sha256_of(table));
         std::ofstream(run) << described;
+    }
+    /// As a run of an earlier version, which did not tell its inputs apart.
+    void forget_inputs(const std::string& result) {
+        const fs::path file = folder / (result + "/run.json");
+        std::string run = read_file(file);
+        const std::size_t at = run.find("\"digest\": \""), end = run.find(",\n", at);
+        ASSERT_NE(end, std::string::npos);
+        std::ofstream(file) << run.erase(at, end + 2 - at);
     }
     TemporaryDirectory folder;
 };
@@ -126,8 +138,84 @@ TEST_F(Compare, APageSaysWhatWasNotTestedAndWhatIsNotShown) {
     EXPECT_THAT(page, HasSubstr("cannot be tested"));
 }
 
+TEST_F(Compare, PairsTheSamplesOfTheSameInputs) {
+    probe_two("6");
+    const Json paired = json({"before", "after"});
+    EXPECT_GT(paired["tested"].integer(), 0);
+    EXPECT_EQ(paired["paired"].integer(), paired["tested"].integer());
+    EXPECT_THAT(paired["remarks"].array().at(0).string(), StartsWith("Paired test"));
+    EXPECT_THAT(compare({"before", "after"}).out, HasSubstr("\u00b1"));
+    ASSERT_EQ(compare({"before", "after", "--out", "compared"}).code, 0);
+    EXPECT_THAT(read_file(folder / "compared/report.html"), HasSubstr("Paired test"));
+    forget_inputs("after");
+    const Json unpaired = json({"before", "after"});
+    EXPECT_EQ(unpaired["paired"].integer(), 0);
+    EXPECT_THAT(unpaired["remarks"].array().at(0).string(),
+                HasSubstr("the inputs are not known to be the same"));
+    // The error of pairs is at most the sum of both: the triangle inequality, up to rounding.
+    std::map<std::string, double> bounds;
+    for (const Json& row : unpaired["differences"].array())
+        if (row["stderr"].is_number()) bounds[row["where"].string()] = row["stderr"].number();
+    for (const Json& row : paired["differences"].array())
+        if (row["stderr"].is_number() && bounds.contains(row["where"].string())) {
+            const double bound = bounds[row["where"].string()] * (1 + 1e-9) + 1e-12;
+            EXPECT_LE(row["stderr"].number(), bound) << row.dump();
+        }
+    // Other inputs are no pairs.
+    probe("random:pre-norm,d=16,heads=2,layers=4", "other", {"--samples", "6", "--seed", "1"});
+    EXPECT_EQ(json({"before", "other"})["paired"].integer(), 0);
+    // Samples of one trial share its weights: pairs are of trials.
+    for (const char* model : {"post-norm", "pre-norm"})
+        probe(std::string("random:") + model + ",d=16,heads=2,layers=2",
+              std::string("trials-") + model, {"--samples", "2", "--trials", "4"});
+    for (const Json& row : json({"trials-post-norm", "trials-pre-norm"})["differences"].array())
+        if (row["pairs"].integer() > 0) {
+            EXPECT_EQ(row["freedom"].number(), 3) << row.dump();
+        }
+}
+
+/// The columns of samples.csv behind those that name a row, by row.
+std::map<std::string, std::vector<double>> samples_of(const fs::path& result) {
+    std::map<std::string, std::vector<double>> out;
+    std::istringstream lines(read_file(result / "samples.csv"));
+    std::string line;
+    for (std::getline(lines, line); std::getline(lines, line);) {
+        std::istringstream cells(line);
+        std::string name, cell;
+        for (int i = 0; i < 4 && std::getline(cells, cell, ','); ++i) name += cell + ",";
+        while (std::getline(cells, cell, ',')) out[name].push_back(std::stod(cell));
+    }
+    return out;
+}
+
+TEST_F(Compare, AColumnIsASampleWhateverIsComputedBesideIt) {
+    const auto gradients = [&](const std::string& out, const std::vector<std::string>& more) {
+        const Finished done = tsdiag(
+            folder,
+            with({"probe", "random:gpt2,layers=2,d=16,heads=2,vocab=11", "--tokens", "8", "--loss",
+                  "lm", "--probes", "t_sim,grad_norm", "--no-report", "-q", "-o", out},
+                 more));
+        ASSERT_EQ(done.code, 0) << done.err;
+    };
+    gradients("five", {"--samples", "5"});
+    gradients("two", {"--samples", "2"});
+    const auto all = samples_of(folder / "five"), first = samples_of(folder / "two");
+    ASSERT_GT(first.size(), 4u);
+    for (const auto& [row, values] : first) {
+        ASSERT_EQ(values.size(), 2u) << row;
+        for (std::size_t i = 0; i < 2; ++i)
+            // Float32 sums may have another order; samples differ by far more.
+            EXPECT_NEAR(values[i], all.at(row).at(i), 1e-4 * std::abs(values[i])) << row;
+    }
+    gradients("slowly", {"--samples", "5", "--batch", "1"});
+    EXPECT_EQ(read_file(folder / "five/samples.csv"), read_file(folder / "slowly/samples.csv"));
+    gradients("one", {"--samples", "1"});
+    EXPECT_FALSE(fs::exists(folder / "one/samples.csv"));
+}
+
 TEST_F(Compare, SaysFirstWhatBecomesOfTheTokensAndWritesAPage) {
     probe_two();
+    forget_inputs("before");
     const Finished done = compare({"before", "after", "--out", "compared"});
     EXPECT_EQ(done.code, 0) << done.err;
     const Json found = json({"before", "after"});

@@ -109,7 +109,9 @@ TEST_P(EveryMachine, TakesADeviceThatItHasCodeForOrSaysWhyNot) {
     EXPECT_EQ(run["device"].string(), m.taken);
     const bool on_device = std::string_view(m.taken) != "cpu";
     EXPECT_EQ(run.contains("device_name"), on_device);
-    if (on_device) EXPECT_EQ(run["device_name"].string(), "emulated device");
+    if (on_device) {
+        EXPECT_EQ(run["device_name"].string(), "emulated device");
+    }
     const Json::Array& warnings = run["warnings"].array();
     ASSERT_EQ(warnings.size(), m.said.empty() ? 0U : 1U);
     for (const std::string& word : m.said) {

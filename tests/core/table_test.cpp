@@ -88,6 +88,33 @@ TEST(TableTest, ANumberThatIsNotFiniteIsUndefinedWithItsReason) {
     }
 }
 
+TEST(TableTest, KeepsTheValuesOfSamplesOfRowsWithoutAHead) {
+    Table table("m");
+    table.keep_samples();
+    for (const Value& value : {Value(1.5), undefined("no"), Value(-2)}) {
+        table.scalar({.layer = 1, .head = 0}, "delta", value);
+        table.scalar({.layer = 1}, "delta", value);
+    }
+    table.scalar({.layer = 2}, "fro", 3.0);
+    const std::vector<MetricRow> rows = table.metrics();
+    EXPECT_TRUE(rows.at(0).samples.empty());
+    const std::vector<std::optional<double>> all = {1.5, std::nullopt, -2.0};
+    EXPECT_EQ(rows.at(1).samples, all);
+    EXPECT_EQ(rows.at(2).samples.size(), 1u);
+    table.append(Table("other"));
+    EXPECT_TRUE(table.metrics().at(1).samples.empty());  // of whom would they be?
+}
+
+TEST(TableTest, KeepsNoValuesOfSamplesWhereTheyAreTooMany) {
+    Table table;
+    table.keep_samples();
+    for (std::size_t i = 0; i < Table::most_samples_kept; ++i) table.scalar({}, "fro", 1.0);
+    EXPECT_EQ(table.metrics().at(0).samples.size(), Table::most_samples_kept);
+    table.scalar({}, "fro", 1.0);
+    EXPECT_TRUE(table.metrics().at(0).samples.empty());
+    EXPECT_EQ(table.metrics().at(0).count, Index(Table::most_samples_kept) + 1);
+}
+
 TEST(TableTest, AMeanThatOverflowsIsUndefined) {
     Table table;
     const double most = std::numeric_limits<double>::max();

@@ -34,6 +34,38 @@ TEST(ResultCsv, FieldsThatDoNotApplyAreEmpty) {
                                                 "gpt2,,1,attn,2,,omega,,,,,0,causal,head,\n");
 }
 
+TEST(ResultCsv, ValuesOfSamplesAreOnePerColumn) {
+    const MetricRow whole{.at = {.layer = 0, .stage = "out"},
+                          .metric = "t_sim",
+                          .samples = {0.25, std::nullopt, -1.0}},
+        part{.at = {.layer = 1}, .metric = "delta", .samples = {0.5}},
+        tensor{.at = {.layer = 1, .tensor = "=q"}, .metric = "fro", .samples = {1.0, 2.0, 3.0}};
+    const std::string text = samples_csv({whole, part, tensor});
+    EXPECT_EQ(text, "layer,stage,tensor,metric,0,1,2\n0,out,,t_sim,0.25,,-1\n1,,'=q,fro,1,2,3\n");
+    EXPECT_EQ(samples_csv({part}), "");
+
+    std::vector<MetricRow> rows = {whole, part, tensor};
+    for (MetricRow& row : rows) row.samples.clear();
+    const std::vector<MetricRow> bare = rows;
+    read_samples_csv(text, "samples.csv", 3, rows);
+    EXPECT_EQ(rows[0].samples, whole.samples);
+    EXPECT_TRUE(rows[1].samples.empty());
+    EXPECT_EQ(rows[2].samples, tensor.samples);
+
+    const auto refusal = [&](const std::string& changed, Index count) {
+        return message_of([&] {
+            std::vector<MetricRow> again = bare;
+            read_samples_csv(changed, "samples.csv", count, again);
+        });
+    };
+    EXPECT_THAT(refusal(text, 2), HasSubstr("the header is"));
+    EXPECT_THAT(refusal(text, 1), HasSubstr("expected 2 to 524288"));
+    EXPECT_THAT(refusal(text, Index(1) << 60), HasSubstr("expected 2 to 524288"));
+    EXPECT_THAT(refusal(text + "7,,,t_sim,1,2,3\n", 3), HasSubstr("no such row"));
+    EXPECT_THAT(refusal(text + "0,out,,t_sim,1,2,3\n", 3), HasSubstr("is there twice"));
+    EXPECT_THAT(refusal(text + "1,,,delta,1,nan,3\n", 3), HasSubstr("a finite number"));
+}
+
 TEST(ResultCsv, HostileTextSurvivesTheRoundTrip) {
     const std::string name = "a,\"b\"\r\nc\n\xce\xbb";
     MetricRow row{.model = name,

@@ -72,6 +72,66 @@ TEST(Comparison, OfSharedSamplesAddsErrorsAndOfIndependentOnesTheirSquares) {
     EXPECT_NEAR(*shared.high, 1 + half, 1e-9);
 }
 
+/// `samples` of a number of one layer, of a run on the inputs with this digest.
+MeasuredResult result_with_samples(const std::vector<double>& samples, const char* digest,
+                                   Index trials = 1) {
+    Table table("m");
+    table.keep_samples();
+    for (const double x : samples) table.scalar({.layer = 0, .stage = "out"}, "t_sim", x);
+    Json input, run;
+    input.set("kind", "gaussian").set("digest", digest).set("trials", trials);
+    run.set("seed", 0).set("input", std::move(input));
+    return select("r", table.metrics(), std::move(run), {});
+}
+
+TEST(Comparison, PairsTheSamplesOfTheSameInputs) {
+    const std::vector<double> a = {1, 5, 9, 3}, b = {2, 7, 10, 3};
+    const auto compared = [&](const char* digest_of_b, Index trials = 1) {
+        const std::vector<MeasuredResult> results = {result_with_samples(a, "ab", trials),
+                                                     result_with_samples(b, digest_of_b, trials)};
+        return compare(results);
+    };
+    // The differences are 1, 2, 1, 0: mean 1, sum of squares 2.
+    const Changes paired = compared("ab");
+    const Difference& d = paired.differences.at(0);
+    EXPECT_EQ(d.pairs, 4);
+    EXPECT_EQ(d.rises, 3);
+    EXPECT_NEAR(*d.error, std::sqrt(2.0 / 12), 1e-15);  // a few roundings
+    EXPECT_EQ(d.freedom, 3.0);
+    EXPECT_EQ(paired.paired, 1U);
+    EXPECT_THAT(remarks(paired).at(0), HasSubstr("Paired test"));
+    // Two trials of two samples: the means 1.5 and 0.5.
+    const Difference of_trials = compared("ab", 2).differences.at(0);
+    EXPECT_NEAR(*of_trials.error, 0.5, 1e-15);
+    EXPECT_EQ(of_trials.freedom, 1.0);
+    const Changes other = compared("cd");
+    EXPECT_EQ(other.differences.at(0).pairs, 0);
+    EXPECT_GT(*other.differences.at(0).error, *d.error);
+    EXPECT_THAT(remarks(other).at(0), HasSubstr("the inputs are not known to be the same"));
+}
+
+TEST(Comparison, PairsThatAreEqualAreOneTestAndThoseThatCannotBeFormedNone) {
+    const auto compared = [](MeasuredResult a, MeasuredResult b) {
+        return compare(std::vector{std::move(a), std::move(b)});
+    };
+    const Changes equal =
+        compared(result_with_samples({1, 2, 4}, "ab"), result_with_samples({1, 2, 4}, "ab"));
+    EXPECT_EQ(equal.differences.at(0).outcome, Outcome::equal);
+    EXPECT_EQ(equal.differences.at(0).probability, 1.0);
+    EXPECT_EQ(equal.paired, 1U);
+    // A shift without scatter is not beyond all doubt: the bound of unpaired samples holds.
+    const Changes shifted =
+        compared(result_with_samples({1, 2, 4}, "ab"), result_with_samples({2, 3, 5}, "ab"));
+    EXPECT_EQ(shifted.differences.at(0).pairs, 0);
+    EXPECT_GT(*shifted.differences.at(0).error, 0);
+    // One of the samples is undefined in one result only.
+    MeasuredResult holed = result_with_samples({1, 2, 4}, "ab");
+    holed.rows.at(0).samples.at(1) = std::nullopt;
+    const Changes part = compared(holed, result_with_samples({1, 3, 4}, "ab"));
+    EXPECT_EQ(part.differences.at(0).pairs, 0);
+    EXPECT_THAT(remarks(part).at(0), HasSubstr("values of the samples were not kept"));
+}
+
 TEST(Comparison, IsNeverSurerThanThePairedTestWhateverTheCorrelation) {
     const Rng rng(7);
     for (int trial = 0; trial < 200; ++trial) {

@@ -187,7 +187,7 @@ const char* const full[] = {
         "assertions": [{"holds": true, "value": 0.5, "sentence": "It holds."},
                        {"holds": false, "value": null, "sentence": "It fails."}],
         "verdict": "No change.", "notes": [], "remarks": ["a line"], "rate": 0.05,
-        "interval_confidence": 0.95, "tested": 1, "significant": 0, "untested": 2, "equal": 3,
+        "interval_confidence": 0.95, "tested": 1, "paired": 1, "significant": 0, "untested": 2, "equal": 3,
         "undefined": 4, "only_in_one": 5, "differences": [{"where": "t_sim@out:0"}],
         "tables": {"compare.csv": "01"}})",
     R"({"compared": [{"letter": "A", "name": "a", "model": "m", "step": null, "tables": {}}],

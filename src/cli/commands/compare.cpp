@@ -63,7 +63,8 @@ MeasuredResult measured(const std::string& argument) {
     }
     RunRecord run = read_description(folder);
     require_measurement(folder.string(), run);
-    return select(argument, read_metrics(folder), std::move(run), part);
+    std::vector<MetricRow> rows = read_metrics_with_samples(folder, run);
+    return select(argument, std::move(rows), std::move(run), part);
 }
 
 std::string span_cell(const Difference& d) {
@@ -92,12 +93,13 @@ std::string changes_table(const Changes& changes, bool several) {
         if (letters.size() == most_changes) break;
         letters.push_back(letter(d.result));
         const auto [a, b] = number_cells(d);
-        const std::string cells[] = {d.where(),
-                                     a,
-                                     b,
-                                     number_cell(d.difference, 3),
-                                     span_cell(d),
-                                     std::string(name(d.outcome))};
+        const std::string cells[] = {
+            d.where(),
+            a,
+            b,
+            d.pairs > 0 ? number_cell(d.difference, d.error) : number_cell(d.difference, 3),
+            span_cell(d),
+            std::string(name(d.outcome))};
         for (std::size_t c = 0; c < columns.size(); ++c) columns[c].push_back(cells[c]);
     }
     for (std::size_t c = 1; c < 4; ++c) {

@@ -153,7 +153,21 @@ void Table::merge(Moments& into, const Moments& from) {
 }
 
 void Table::scalar(const Place& at, std::string_view metric, const Value& value) {
-    add(metrics_.at(key(at, metric, 0)), made_finite(value));
+    const Key id = key(at, metric, 0);
+    const Value finite = made_finite(value);
+    add(metrics_.at(id), finite);
+    if (keeps_samples_ && at.head < 0) keep_sample(id, finite.value);
+}
+
+void Table::keep_sample(const Key& key, std::optional<double> value) {
+    if (++samples_kept_ > most_samples_kept) return forget_samples();
+    samples_.resize(metrics_.keys.size());
+    samples_[metrics_.index.at(key)].push_back(value);
+}
+
+void Table::forget_samples() {
+    keeps_samples_ = false;
+    samples_ = {};
 }
 
 void Table::point(const Place& at, std::string_view curve, double x, const Value& y) {
@@ -193,8 +207,10 @@ MetricRow Table::metric_row(const Key& key, const Moments& m) const {
 std::vector<MetricRow> Table::metrics() const {
     std::vector<MetricRow> rows;
     rows.reserve(metrics_.keys.size());
-    for (std::size_t i = 0; i < metrics_.keys.size(); ++i)
+    for (std::size_t i = 0; i < metrics_.keys.size(); ++i) {
         rows.push_back(metric_row(metrics_.keys[i], metrics_.moments[i]));
+        if (i < samples_.size()) rows.back().samples = samples_[i];
+    }
     return rows;
 }
 
@@ -218,6 +234,7 @@ std::vector<CurveRow> Table::curves() const {
 
 void Table::append(const Table& other) {
     if (&other == this) return append(Table(other));
+    forget_samples();
     for (std::size_t i = 0; i < other.metrics_.keys.size(); ++i)
         merge(metrics_.at(translate(other.metrics_.keys[i], other)), other.metrics_.moments[i]);
     for (std::size_t i = 0; i < other.curves_.keys.size(); ++i)
@@ -249,6 +266,7 @@ void Table::append(const std::vector<MetricRow>& metrics, const std::vector<Curv
         own.model = intern(model);
         return own;
     };
+    forget_samples();
     for (const MetricRow& row : metrics)
         merge(metrics_.at(key_of(row.model, row.at, row.metric, 0)), moments_of(row));
     for (const CurveRow& row : curves) {
