@@ -164,9 +164,9 @@ class Table final : public Sink {
 /// RFC 4180, the shortest decimal that round-trips, empty where a field does not apply.
 std::string metrics_csv(const std::vector<MetricRow>& rows);
 std::string curves_csv(const std::vector<CurveRow>& rows);
-/// samples.csv, `layer,stage,tensor,metric,0,1,...`: of each row with samples the value of each, in
-/// a column of its own; empty where no row has two.
-std::string samples_csv(const std::vector<MetricRow>& rows);
+/// samples.csv, `layer,stage,tensor,metric,0,1,...`: of each row with `count` samples the value of
+/// each, in a column of its own; empty where there is no such row, or one sample.
+std::string samples_csv(const std::vector<MetricRow>& rows, Index count);
 /// Gives the rows of one model and step without a head their samples, `count` of each.  Throws
 /// `FormatError` for another table.
 void read_samples_csv(std::string_view text, std::string_view source, Index count,

@@ -112,13 +112,12 @@ constexpr std::size_t first_sample = 4;  // its column
 
 }  // namespace
 
-std::string samples_csv(const std::vector<MetricRow>& rows) {
-    std::size_t count = 0;
-    for (const MetricRow& row : rows) count = std::max(count, row.samples.size());
-    if (count < 2) return {};
-    std::string out = header_of_samples(count) + "\n";
+std::string samples_csv(const std::vector<MetricRow>& rows, Index count) {
+    const auto has_all = [&](const MetricRow& row) { return std::ssize(row.samples) == count; };
+    if (count < 2 || std::ranges::none_of(rows, has_all)) return {};
+    std::string out = header_of_samples(std::size_t(count)) + "\n";
     for (const MetricRow& row : rows) {
-        if (row.samples.size() != count) continue;  // not a number of each sample
+        if (!has_all(row)) continue;
         CsvLine line(out);
         line.index(row.at.layer).text(row.at.stage).text(row.at.tensor).text(row.metric);
         for (const std::optional<double>& value : row.samples) line.number(value);

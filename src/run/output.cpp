@@ -9,7 +9,9 @@ void write_tables(const RunResult& result, const std::filesystem::path& director
     const std::vector<MetricRow> metrics = result.table.metrics();
     write_atomically(directory / "metrics.csv", metrics_csv(metrics));
     write_atomically(directory / "curves.csv", curves_csv(result.table.curves()));
-    if (const std::string samples = samples_csv(metrics); !samples.empty())
+    const RunRecord::Input input = RunRecord(result.run).input;
+    const Index count = input.samples.value_or(0) * input.trials.value_or(0);
+    if (const std::string samples = samples_csv(metrics, count); !samples.empty())
         write_atomically(directory / "samples.csv", samples);
     if (result.table.maps().empty()) return;
     std::vector<NamedArray> arrays;

@@ -40,9 +40,10 @@ TEST(ResultCsv, ValuesOfSamplesAreOnePerColumn) {
                           .samples = {0.25, std::nullopt, -1.0}},
         part{.at = {.layer = 1}, .metric = "delta", .samples = {0.5}},
         tensor{.at = {.layer = 1, .tensor = "=q"}, .metric = "fro", .samples = {1.0, 2.0, 3.0}};
-    const std::string text = samples_csv({whole, part, tensor});
+    const std::string text = samples_csv({whole, part, tensor}, 3);
     EXPECT_EQ(text, "layer,stage,tensor,metric,0,1,2\n0,out,,t_sim,0.25,,-1\n1,,'=q,fro,1,2,3\n");
-    EXPECT_EQ(samples_csv({part}), "");
+    EXPECT_EQ(samples_csv({part}, 1), "");
+    EXPECT_EQ(samples_csv({whole, part}, 2), "");
 
     std::vector<MetricRow> rows = {whole, part, tensor};
     for (MetricRow& row : rows) row.samples.clear();
