@@ -242,6 +242,10 @@ Rng weights_rng(std::uint64_t seed, Index trial);
 /// maps.npz in an existing `directory`.
 void write_tables(const RunResult& result, const std::filesystem::path& directory);
 
+/// Whether a number of a table depends on an option of `probe`, "cross-check"; none: it is no
+/// setting of a run.
+std::optional<bool> decides_numbers(std::string_view option);
+
 /// Definition of a metric, for `schema` of run.json and `tsdiag list metrics --json`.
 Json metric_schema(const Metric& metric);
 

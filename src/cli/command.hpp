@@ -40,6 +40,7 @@ struct CommandEntry {
     std::vector<std::string> (*names)() = nullptr;
     bool has_settings = false;     ///< takes --settings and --print-settings
     bool rewrites_folder = false;  ///< its argument is the folder that it writes
+    bool runs_models = false;      ///< its options are those of `RunOptions`
     bool takes_command = false;    ///< the words behind its options are a command, `inner`
 };
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "help_json.hpp"
+#include "json_outputs.hpp"
 #include "settings_file.hpp"
 #include "terminal.hpp"
 #include "tsdiag/error.hpp"
@@ -113,7 +115,7 @@ Program::Program(const std::vector<std::string>& words)
         parse(asked(words));
         choose();
     } catch (const CLI::CallForHelp&) {
-        show(help());
+        show(std::ranges::find(words, "--json") == words.end() ? help() : json_help());
     } catch (const CLI::CallForVersion& asked) {
         show(std::string(asked.what()) + "\n");
     }
@@ -191,6 +193,17 @@ std::string Program::help() const {
     std::string text = given().help(&given() == &app_ ? "" : "tsdiag");
     for (std::size_t at; (at = text.find("\n\n\n")) != std::string::npos;) text.erase(at, 1);
     return text;
+}
+
+/// The options of the command that was given, or of all of them.
+std::string Program::json_help() const {
+    Json::Array all;
+    for (const Added& one : commands_)
+        if (&given() == &app_ || &given() == one.app)
+            all.push_back(help_json(*one.app, one.entry->runs_models));
+    Json out;
+    out.set("tsdiag", TSDIAG_VERSION).set("version", json_version);
+    return out.set("commands", std::move(all)).dump(2) + "\n";
 }
 
 /// "tsdiag probe"

@@ -38,6 +38,7 @@ class Program {
     const Added* added(std::string_view name) const;
     std::string title() const;
     std::string help() const;
+    std::string json_help() const;
     std::vector<std::string> asked(const std::vector<std::string>& words) const;
     std::vector<std::string> command_names() const;
     void refuse_extras() const;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "inputs.hpp"
 #include "tsdiag/pictures.hpp"
 #include "tsdiag/tokenizer.hpp"
@@ -167,6 +169,13 @@ const Setting settings_of_runs[] = {
 }  // namespace
 
 std::span<const Setting> settings() { return settings_of_runs; }
+
+std::optional<bool> decides_numbers(std::string_view option) {
+    std::string name(option == "fast" ? "products" : option);
+    std::ranges::replace(name, '-', '_');
+    const auto found = std::ranges::find(settings(), name, &Setting::name);
+    return found == settings().end() ? std::nullopt : std::optional(found->decides);
+}
 
 Json describe_settings(const RunOptions& options, const ResolvedSettings& resolved) {
     Json out;

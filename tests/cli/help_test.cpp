@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "program.hpp"
+#include "tsdiag/json.hpp"
 
 /// Settings files, manual pages, completion.
 namespace tsdiag::test {
@@ -50,6 +51,53 @@ TEST(Settings, PrintedAndReadAgainGiveTheSameRun) {
     EXPECT_THAT(
         tsdiag(folder, {"probe", "random:gpt2", "--settings", "s.toml", "--print-settings"}).out,
         testing::AllOf(HasSubstr("model = 'random:gpt2'"), Not(HasSubstr("post-norm"))));
+}
+
+TEST(JsonHelp, HasEveryOptionOfTheHelp) {
+    TemporaryDirectory folder;
+    const Finished found = tsdiag(folder, {"--help", "--json"});
+    ASSERT_EQ(found.code, 0) << found.err;
+    const Json all = Json::parse(found.out, "help");
+    ASSERT_GT(all["commands"].array().size(), 10u);
+    for (const Json& command : all["commands"].array()) {
+        const std::string name = command["name"].string();
+        SCOPED_TRACE(name);
+        const std::string help = tsdiag(folder, {name, "--help"}).out;
+        EXPECT_GE(command["options"].array().size(), 2u);  // --help and --json at least
+        for (const Json& option : command["options"].array())
+            for (const Json& written : option["names"].array())
+                EXPECT_THAT(help, HasSubstr(written.string()));
+        const Json alone = Json::parse(tsdiag(folder, {name, "--help", "--json"}).out, name);
+        EXPECT_EQ(alone["commands"].array().at(0).dump(), command.dump());
+    }
+}
+
+TEST(JsonHelp, TellsTypesDefaultsAndWhatChangesNumbers) {
+    TemporaryDirectory folder;
+    const Json help = Json::parse(tsdiag(folder, {"help", "probe", "--json"}).out, "help");
+    const auto option = [&](const std::string& name) {
+        for (const Json& one : help["commands"].array().at(0)["options"].array())
+            if (one["name"].string() == name) return one;
+        return Json();
+    };
+    for (const auto& [name, fallback] : {std::pair("--seed", "0"),
+                                         {"--spectra", "auto"},
+                                         {"--tolerance", "1e-6"},
+                                         {"--tokens", "the model's maximum, up to 512"},
+                                         {"--dtype", "f32"},
+                                         {"--scale", "1/sqrt(head dimension)"},
+                                         {"--out", "NAME.tsdiag"}})
+        EXPECT_EQ(option(name)["default"].string(), fallback) << name;
+    EXPECT_TRUE(option("--mask")["default"].is_null());
+    EXPECT_EQ(option("--mask")["type"].string(), "FILE.npy");
+    EXPECT_EQ(option("--quiet")["type"].string(), "flag");
+    EXPECT_TRUE(option("MODEL")["required"].boolean());
+    EXPECT_TRUE(option("MODEL")["repeatable"].boolean());
+    EXPECT_TRUE(option("--ignore")["repeatable"].boolean());
+    for (const char* name : {"MODEL", "--seed", "--fast", "--cross-check", "--settings", "--steps"})
+        EXPECT_TRUE(option(name)["changes_numbers"].boolean()) << name;
+    for (const char* name : {"--memory", "--threads", "--out", "--json", "--quiet"})
+        EXPECT_FALSE(option(name)["changes_numbers"].boolean()) << name;
 }
 
 /// The parser would take the next option for the value.

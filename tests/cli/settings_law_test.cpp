@@ -195,6 +195,18 @@ std::set<std::string> options() {
     return found;
 }
 
+TEST(Settings, WhatChangesANumberIsToldByTheHelp) {
+    const TemporaryDirectory folder;
+    const Json help = Json::parse(tsdiag(folder, {"probe", "--help", "--json"}).out, "help");
+    std::set<std::string> changing;
+    for (const Json& option : help["commands"].array().at(0)["options"].array())
+        if (option["changes_numbers"].boolean()) changing.insert(option["name"].string());
+    for (const auto& [option, change] : changes())
+        if (change.decides && !change.refused) {
+            EXPECT_TRUE(changing.contains(option)) << option;
+        }
+}
+
 TEST(Settings, OfEveryOptionAreMeasuredAnewWhereTheyChangeANumber) {
     const std::multimap<std::string, Change> all = changes();
     const auto probe = [](const TemporaryDirectory& folder, const Words& words, const char* out) {

@@ -245,6 +245,7 @@ extern const CommandEntry probe_command = {
   tsdiag probe trace.npz --attention softmax --maps 0:0,5:3)",
     .make = made<ProbeCommand>,
     .names = random_models,
-    .has_settings = true};
+    .has_settings = true,
+    .runs_models = true};
 
 }  // namespace tsdiag::cli

@@ -446,6 +446,7 @@ extern const CommandEntry watch_command = {
   tsdiag watch runs/a --assert "t_sim@out:last < 0.9" --on-alarm 'mail -s "$TSDIAG_ALARM" me'
   tsdiag watch runs/a --once                        for cron; exits 4 where there is an alarm)",
     .make = made<WatchCommand>,
-    .has_settings = true};
+    .has_settings = true,
+    .runs_models = true};
 
 }  // namespace tsdiag::cli
