@@ -224,8 +224,9 @@ std::string colour_bar(const Grid& g) {
 }
 
 std::string cells_svg(const Grid& g, const Layout& size) {
-    const std::string axes = x_ticks_svg(column_ticks(g, size.width), false, g.turned) +
-                             y_ticks_svg(row_ticks(g, size.height), false, true);
+    const std::string axes =
+        x_ticks_svg(column_ticks(g, size.width), false, turns_labels(g, size.width)) +
+        y_ticks_svg(row_ticks(g, size.height), false, true);
     return filled("cells", {{"png", base64(grid_png(g))},
                             {"axes", axes},
                             {"written", written_svg(g)},
@@ -237,7 +238,7 @@ std::string panel_html(const Plot& plot, const std::vector<LineStyle>& styles, c
     const std::string& up = plot.grid ? plot.grid->row_title : plot.y.title;
     const std::size_t characters = label_width(plot, size);
     std::size_t below = 0;
-    if (plot.grid && plot.grid->turned)
+    if (plot.grid && turns_labels(*plot.grid, size.width))
         for (const std::string& s : plot.grid->col_labels) below = std::max(below, s.size());
     const int under = below > 0 ? int(tick_character * double(below)) + 6 : 20;
     std::string titles;

@@ -219,7 +219,7 @@ std::string cells_panel(const Grid& g, const std::string& data, std::size_t& blo
     std::string out = palette_lines(g);
     out += fmt::format("set xrange [-0.5:{}]\nset yrange [{}:-0.5]\nset xtics {}\nset ytics {}\n",
                        double(g.cols) - 0.5, double(g.rows) - 0.5,
-                       (g.turned ? "rotate by 90 right " : "norotate ") +
+                       (turns_labels(g, size.width) ? "rotate by 90 right " : "norotate ") +
                            cell_tick_list(column_ticks(g, size.width), -0.5, double(g.cols) - 0.5),
                        cell_tick_list(row_ticks(g, size.height), -0.5, double(g.rows) - 0.5));
     out += fmt::format(
@@ -282,7 +282,7 @@ Canvas margins_of(const Figure& figure, const Layout& size) {
     Canvas canvas{.bottom = bottom_margin, .right = right_margin + (bars ? colour_bar : 0)};
     for (const Plot& plot : figure.panels) {
         longest = std::max(longest, label_width(plot, size));
-        if (!plot.grid || !plot.grid->turned) continue;
+        if (!plot.grid || !turns_labels(*plot.grid, size.width)) continue;
         for (const std::string& label : plot.grid->col_labels)
             canvas.bottom = std::max(canvas.bottom, bottom_margin - 10 + 7 * double(label.size()));
     }

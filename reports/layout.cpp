@@ -371,10 +371,27 @@ std::vector<Tick> side_ticks(const Grid& g, Index cells, const std::vector<std::
     return found;
 }
 
+constexpr int level_label = 22, turned_label = 13;  ///< pixels of a column that has one
+
 }  // namespace
 
+bool turns_labels(const Grid& g, int pixels) {
+    if (g.turned) return true;
+    if (g.tile > 0 || g.image || g.col_labels.empty()) return false;
+    // A page leaves the cells three quarters of the width, beside names of rows and a bar.
+    constexpr double character = 7, gap = 6, left = 0.75;
+    const std::vector<Tick> level = side_ticks(g, g.cols, g.col_labels, pixels / level_label);
+    for (std::size_t i = 1; i < level.size(); ++i) {
+        const double apart = left * pixels * (level[i].share - level[i - 1].share);
+        const auto both = double(level[i - 1].label.size() + level[i].label.size());
+        if (character * both / 2 + gap > apart) return true;
+    }
+    return false;
+}
+
 std::vector<Tick> column_ticks(const Grid& g, int pixels) {
-    return side_ticks(g, g.cols, g.col_labels, pixels / (g.turned ? 13 : 22));
+    return side_ticks(g, g.cols, g.col_labels,
+                      pixels / (turns_labels(g, pixels) ? turned_label : level_label));
 }
 
 std::vector<Tick> row_ticks(const Grid& g, int pixels) {

@@ -58,6 +58,8 @@ struct Tick {
     double share;
     std::string label;
 };
+/// Whether the labels of columns are written upwards: as asked, or because neighbours would touch.
+bool turns_labels(const Grid& grid, int pixels);
 /// Ticks of the columns, or of the rows from the top, of a grid that `pixels` are there for.
 std::vector<Tick> column_ticks(const Grid& grid, int pixels);
 std::vector<Tick> row_ticks(const Grid& grid, int pixels);

@@ -53,6 +53,22 @@ TEST(LayoutTest, NumbersAtTheEndsOfTheRangeHaveFiniteExtentsAndTicks) {
         }
 }
 
+TEST(LayoutTest, LabelsOfColumnsThatWouldTouchAreTurned) {
+    constexpr int pixels = 370;
+    Grid grid{.rows = 1, .cols = 8};
+    EXPECT_FALSE(turns_labels(grid, pixels));  // numbers, of which some are left out
+    grid.col_labels = {"MNLI", "MNLI-mm", "QNLI", "QQP", "SST-2", "MRPC", "CoLA", "mean"};
+    EXPECT_TRUE(turns_labels(grid, pixels));
+    EXPECT_FALSE(turns_labels(grid, 2 * pixels));
+    EXPECT_EQ(column_ticks(grid, pixels).size(), 8u);
+    grid.col_labels = {"a", "b", "c", "d", "e", "f", "g", "h"};
+    EXPECT_FALSE(turns_labels(grid, pixels));
+    grid.turned = true;
+    EXPECT_TRUE(turns_labels(grid, pixels));
+    const Grid one{.rows = 1, .cols = 1, .col_labels = {std::string(90, 'x')}};
+    EXPECT_FALSE(turns_labels(one, pixels));  // nothing is beside it
+}
+
 TEST(LayoutTest, LabelsOfTicksAreShort) {
     EXPECT_EQ(tick_label(0.25), "0.25");
     EXPECT_EQ(tick_label(1e-7), "1e-7");
