@@ -1,6 +1,6 @@
-"""Runs the steps of examples/github-actions/checkpoints.yml in a repository of their kind.
+"""Runs the steps of examples/github-actions in a repository of their kind.
 
-    actions.py TSDIAG WORKFLOW
+    actions.py TSDIAG FOLDER
 """
 
 import os
@@ -13,14 +13,51 @@ import tempfile
 import textwrap
 
 
-def main(program, workflow):
-    text = pathlib.Path(workflow).read_text()
+def parts_of(workflow):
+    """The commands of its steps by name, and the variables of its job."""
+    text = workflow.read_text()
+    try:
+        import yaml
+    except ImportError:
+        pass  # without it only what the steps do is tested
+    else:
+        assert list(yaml.safe_load(text)["jobs"]), workflow
     steps = {name: textwrap.dedent(body) for name, body in
              re.findall(r"- name: (.*)\n(?:(?!      - ).*\n)*?        run: \|\n((?:          .*\n|\n)+)", text)}
+    return steps, dict(re.findall(r'^      ([A-Z]+): "?(.*?)"?$', text, re.M))
+
+
+def compare(program, examples):
+    steps, settings = parts_of(examples / "compare.yml")
+    assert set(steps) == {"Install tsdiag", "Compare the checkpoints"}, steps.keys()
+    assert set(settings) == {"REFERENCE", "NEW", "ASSERTION"}, settings
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        (folder / "tsdiag").symlink_to(program)
+        for checkpoint in (settings["REFERENCE"], settings["NEW"]):
+            shutil.copytree(examples.parent / "char-gpt", folder / checkpoint)
+
+        def run(**changes):
+            environment = dict(os.environ, **dict(settings, **changes))
+            environment["PATH"] = f"{folder}:{environment['PATH']}"
+            return subprocess.run(["bash", "-e", "-c", steps["Compare the checkpoints"]], cwd=folder, env=environment,
+                                  capture_output=True, text=True)
+
+        done = run()
+        assert done.returncode == 0, done.stdout + done.stderr
+        page = folder / "results/compared/report.html"
+        assert page.exists()
+        page.unlink()
+        done = run(ASSERTION="B-A: t_sim@out:last > 0.05")
+        assert done.returncode == 4 and page.exists(), done.stdout + done.stderr
+
+
+def checkpoints(program, examples):
+    steps, settings = parts_of(examples / "checkpoints.yml")
     assert set(steps) == {"Install tsdiag", "Probe the new checkpoints"}, steps.keys()
-    settings = dict(re.findall(r'^      ([A-Z]+): "?(.*?)"?$', text, re.M))
     assert set(settings) == {"CHECKPOINTS", "ASSERTION"}, settings
-    model = pathlib.Path(workflow).parents[1] / "char-gpt"
+    assert steps["Install tsdiag"] == parts_of(examples / "compare.yml")[0]["Install tsdiag"]
+    model = examples.parent / "char-gpt"
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         root = folder / "repository"
@@ -81,4 +118,5 @@ def main(program, workflow):
 if __name__ == "__main__":
     if len(sys.argv) != 3:
         sys.exit(__doc__)
-    main(os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]))
+    for run in (checkpoints, compare):
+        run(os.path.abspath(sys.argv[1]), pathlib.Path(sys.argv[2]).absolute())
