@@ -1,7 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <map>
 #include <sstream>
 
@@ -144,7 +143,8 @@ TEST_F(Compare, PairsTheSamplesOfTheSameInputs) {
     EXPECT_GT(paired["tested"].integer(), 0);
     EXPECT_EQ(paired["paired"].integer(), paired["tested"].integer());
     EXPECT_THAT(paired["remarks"].array().at(0).string(), StartsWith("Paired test"));
-    EXPECT_THAT(compare({"before", "after"}).out, HasSubstr("\u00b1"));
+    EXPECT_THAT(compare({"before", "after"}).out,
+                testing::AnyOf(HasSubstr(" \u00b1 "), HasSubstr(" +- ")));  // by the locale
     ASSERT_EQ(compare({"before", "after", "--out", "compared"}).code, 0);
     EXPECT_THAT(read_file(folder / "compared/report.html"), HasSubstr("Paired test"));
     forget_inputs("after");
@@ -204,8 +204,8 @@ TEST_F(Compare, AColumnIsASampleWhateverIsComputedBesideIt) {
     for (const auto& [row, values] : first) {
         ASSERT_EQ(values.size(), 2u) << row;
         for (std::size_t i = 0; i < 2; ++i)
-            // Float32 sums may have another order; samples differ by far more.
-            EXPECT_NEAR(values[i], all.at(row).at(i), 1e-4 * std::abs(values[i])) << row;
+            // On a processor no number depends on how many samples go together (docs/metrics.md).
+            EXPECT_EQ(values[i], all.at(row).at(i)) << row;
     }
     gradients("slowly", {"--samples", "5", "--batch", "1"});
     EXPECT_EQ(read_file(folder / "five/samples.csv"), read_file(folder / "slowly/samples.csv"));
