@@ -228,6 +228,7 @@ SeriesPart measured_part(const RunOptions& options, const fs::path& to, const st
     RunResult result = run(options);
     SeriesPart part{
         .metrics = result.table.metrics(), .curves = result.table.curves(), .run = result.run};
+    for (MetricRow& row : part.metrics) row.samples = {};  // all checkpoints are in memory
     part.run.measured = began;
     part.run.digest = digest;
     set_place(part, model, step);
