@@ -167,9 +167,9 @@ std::string curves_csv(const std::vector<CurveRow>& rows);
 /// samples.csv, `layer,stage,tensor,metric,0,1,...`: of each row with `count` samples the value of
 /// each, in a column of its own; empty where there is no such row, or one sample.
 std::string samples_csv(const std::vector<MetricRow>& rows, Index count);
-/// Gives the rows of one model and step without a head their samples, `count` of each.  Throws
+/// Gives the rows of one model at `step` without a head their samples, `count` of each.  Throws
 /// `FormatError` for another table.
-void read_samples_csv(std::string_view text, std::string_view source, Index count,
+void read_samples_csv(std::string_view text, std::string_view source, Index count, Index step,
                       std::vector<MetricRow>& rows);
 std::vector<MetricRow> read_metrics_csv(std::string_view text, std::string_view source);
 std::vector<CurveRow> read_curves_csv(std::string_view text, std::string_view source);

@@ -154,15 +154,14 @@ std::vector<MetricRow> read_metrics(const fs::path& folder) {
     return read_metrics_csv(read_text(file), file.string());
 }
 
-std::vector<MetricRow> read_metrics_with_samples(const fs::path& folder, const RunRecord& run) {
-    std::vector<MetricRow> rows = read_metrics(folder);
-    if (!run.has_table(samples_name)) return rows;
+void add_samples(const fs::path& folder, const RunRecord& run, Index step,
+                 std::vector<MetricRow>& rows) {
+    if (!run.has_table(samples_name)) return;
     const Index samples = run.input.samples.value_or(0), trials = run.input.trials.value_or(0);
     constexpr auto most = Index(Table::most_samples_kept);
     const bool possible = samples > 0 && samples <= most && trials > 0 && trials <= most;
     const fs::path file = folder / samples_name;
-    read_samples_csv(read_text(file), file.string(), possible ? samples * trials : 0, rows);
-    return rows;
+    read_samples_csv(read_text(file), file.string(), possible ? samples * trials : 0, step, rows);
 }
 
 std::vector<CurveRow> read_curves(const fs::path& folder) {

@@ -60,9 +60,9 @@ void print_place(const std::filesystem::path& out, bool has_page);
 Json read_description(const std::filesystem::path& folder);
 /// The rows of its tables.
 std::vector<MetricRow> read_metrics(const std::filesystem::path& folder);
-/// The same with the values of the samples, where `run` says that they were kept.
-std::vector<MetricRow> read_metrics_with_samples(const std::filesystem::path& folder,
-                                                 const RunRecord& run);
+/// Adds the values of the samples to the rows of a step, where `run` says that they were kept.
+void add_samples(const std::filesystem::path& folder, const RunRecord& run, Index step,
+                 std::vector<MetricRow>& rows);
 std::vector<CurveRow> read_curves(const std::filesystem::path& folder);
 /// Everything of a folder, with the maps.
 RunResult read_result(const std::filesystem::path& folder);

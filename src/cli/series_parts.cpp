@@ -179,7 +179,7 @@ void refuse_options_of_one(const ProbeOptions& probe) {
 }
 
 OutputPlan part_plan() {
-    return {.writes = {"metrics.csv", "curves.csv", "run.json"}, .force = true};
+    return {.writes = {"metrics.csv", "curves.csv", "samples.csv", "run.json"}, .force = true};
 }
 
 std::optional<SeriesPart> finished_part(const fs::path& from, const std::string& digest) {
@@ -228,6 +228,8 @@ SeriesPart measured_part(const RunOptions& options, const fs::path& to, const st
     RunResult result = run(options);
     SeriesPart part{
         .metrics = result.table.metrics(), .curves = result.table.curves(), .run = result.run};
+    const Index count = part.run.input.samples.value_or(0);
+    const std::string samples = samples_csv(part.metrics, count);
     for (MetricRow& row : part.metrics) row.samples = {};  // all checkpoints are in memory
     part.run.measured = began;
     part.run.digest = digest;
@@ -237,6 +239,7 @@ SeriesPart measured_part(const RunOptions& options, const fs::path& to, const st
         OutputFolder directory(to, part_plan());
         write_atomically(directory.temporary() / "metrics.csv", metrics_csv(part.metrics));
         write_atomically(directory.temporary() / "curves.csv", curves_csv(part.curves));
+        if (!samples.empty()) write_atomically(directory.temporary() / "samples.csv", samples);
         write_description(described(part.run), directory.temporary());
         directory.commit();
     } catch (const UsageError&) {

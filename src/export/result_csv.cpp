@@ -126,7 +126,7 @@ std::string samples_csv(const std::vector<MetricRow>& rows, Index count) {
     return out;
 }
 
-void read_samples_csv(std::string_view text, std::string_view source, Index count,
+void read_samples_csv(std::string_view text, std::string_view source, Index count, Index step,
                       std::vector<MetricRow>& rows) {
     if (count < 2 || std::size_t(count) > Table::most_samples_kept)
         throw FormatError(
@@ -135,7 +135,8 @@ void read_samples_csv(std::string_view text, std::string_view source, Index coun
     using Key = std::tuple<Index, std::string, std::string, std::string>;
     std::map<Key, MetricRow*> row_of;
     for (MetricRow& row : rows)
-        if (row.at.head < 0) row_of[{row.at.layer, row.at.stage, row.at.tensor, row.metric}] = &row;
+        if (row.at.head < 0 && row.at.step == step)
+            row_of[{row.at.layer, row.at.stage, row.at.tensor, row.metric}] = &row;
     for (CsvReader in(text, source, header_of_samples(std::size_t(count))); in.next();) {
         const auto row = row_of.find({place(in, 0), in.text(1), in.text(2), in.text(3)});
         if (row == row_of.end()) in.fail("metrics.csv has no such row");

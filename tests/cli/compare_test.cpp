@@ -174,6 +174,24 @@ TEST_F(Compare, PairsTheSamplesOfTheSameInputs) {
         }
 }
 
+TEST_F(Compare, PairsCheckpointsOfASeries) {
+    for (const char* step : {"1", "2"})
+        ASSERT_EQ(tsdiag(folder, {"init", "random:gpt2,layers=2,d=8,heads=2,vocab=11,tokens=8",
+                                  "--seed", step, "-o", std::string("run/checkpoint-") + step})
+                      .code,
+                  0);
+    const Finished probed = tsdiag(folder, {"probe", "run", "--samples", "4", "--probes",
+                                            "t_sim,fro", "--no-report", "-o", "result", "-q"});
+    ASSERT_EQ(probed.code, 0) << probed.err;
+    const Json steps = json({"result@1", "result"});
+    EXPECT_GT(steps["tested"].integer(), 0);
+    EXPECT_EQ(steps["paired"].integer(), steps["tested"].integer());
+    fs::remove_all(folder / "result/checkpoints/1");
+    const Json rest = json({"result@1", "result"});
+    EXPECT_GT(rest["tested"].integer(), 0);
+    EXPECT_EQ(rest["paired"].integer(), 0);
+}
+
 /// The columns of samples.csv behind those that name a row, by row.
 std::map<std::string, std::vector<double>> samples_of(const fs::path& result) {
     std::map<std::string, std::vector<double>> out;

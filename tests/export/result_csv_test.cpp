@@ -48,7 +48,7 @@ TEST(ResultCsv, ValuesOfSamplesAreOnePerColumn) {
     std::vector<MetricRow> rows = {whole, part, tensor};
     for (MetricRow& row : rows) row.samples.clear();
     const std::vector<MetricRow> bare = rows;
-    read_samples_csv(text, "samples.csv", 3, rows);
+    read_samples_csv(text, "samples.csv", 3, -1, rows);
     EXPECT_EQ(rows[0].samples, whole.samples);
     EXPECT_TRUE(rows[1].samples.empty());
     EXPECT_EQ(rows[2].samples, tensor.samples);
@@ -56,7 +56,7 @@ TEST(ResultCsv, ValuesOfSamplesAreOnePerColumn) {
     const auto refusal = [&](const std::string& changed, Index count) {
         return message_of([&] {
             std::vector<MetricRow> again = bare;
-            read_samples_csv(changed, "samples.csv", count, again);
+            read_samples_csv(changed, "samples.csv", count, -1, again);
         });
     };
     EXPECT_THAT(refusal(text, 2), HasSubstr("the header is"));

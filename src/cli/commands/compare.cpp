@@ -6,6 +6,7 @@
 #include "json_outputs.hpp"
 #include "probing.hpp"
 #include "result_files.hpp"
+#include "series_parts.hpp"
 #include "terminal.hpp"
 #include "tsdiag/assertion.hpp"
 #include "tsdiag/comparison.hpp"
@@ -43,6 +44,29 @@ void require_measurement(const std::string& folder, const RunRecord& run) {
                         folder, name(run.kind)));
 }
 
+/// Those of a checkpoint of a series lie with its own tables, as the digest of its inputs does.
+std::vector<MetricRow> rows_with_samples(const fs::path& folder, RunRecord& run,
+                                         const ResultPart& part) {
+    std::vector<MetricRow> rows = read_metrics(folder);
+    Index step = part.step.value_or(-1);
+    for (const MetricRow& row : rows)
+        if (!part.step) step = std::max(step, row.at.step);
+    if (!run.checkpoints) {
+        add_samples(folder, run, step, rows);
+        return rows;
+    }
+    run.input.digest.clear();
+    const fs::path own = part_folder(folder, step);
+    const auto found = std::ranges::find(*run.checkpoints, step, &RunRecord::Checkpoint::step);
+    std::error_code failed;
+    if (found == run.checkpoints->end() || !fs::exists(own / "run.json", failed)) return rows;
+    const RunRecord its = read_description(own);
+    if (its.digest != found->digest) return rows;  // measured again since
+    run.input.digest = its.input.digest;
+    add_samples(own, its, step, rows);
+    return rows;
+}
+
 /// "DIR", or "DIR@STEP:LAYER.HEAD" where there is no folder of that name.
 MeasuredResult measured(const std::string& argument) {
     std::error_code failed;
@@ -63,7 +87,7 @@ MeasuredResult measured(const std::string& argument) {
     }
     RunRecord run = read_description(folder);
     require_measurement(folder.string(), run);
-    std::vector<MetricRow> rows = read_metrics_with_samples(folder, run);
+    std::vector<MetricRow> rows = rows_with_samples(folder, run, part);
     return select(argument, std::move(rows), std::move(run), part);
 }
 
