@@ -49,7 +49,7 @@ double freedom_of(const Comparison& c) { return c.freedom > 0 ? c.freedom : doub
 bool one_sided(const Comparison& c) { return c.kind == Kind::at_most || c.kind == Kind::at_least; }
 
 /// How far a number is off on the side that speaks against the claim.
-double against(const Comparison& c, const Distance& d) {
+double beyond_claim(const Comparison& c, const Distance& d) {
     if (!one_sided(c)) return std::abs(d.beyond);
     return c.kind == Kind::at_most ? d.beyond : -d.beyond;
 }
@@ -87,9 +87,9 @@ double probability_of(const Comparison& c, const Distance& d) {
     if (c.kind == Kind::comparable)
         return *c.error > 0 ? probability_of_margin(c, d)
                             : std::min(1.0, tests(c, d.beyond == 0) * probability_of_signs(c));
-    if (d.exact) return against(c, d) > 0 ? 0 : 1;
+    if (d.exact) return beyond_claim(c, d) > 0 ? 0 : 1;
     const double sides = one_sided(c) ? 1 : 2 * (c.kind == Kind::order ? tests(c, d.off > 0) : 1);
-    return std::min(1.0, sides * student_tail(against(c, d) / *c.error, freedom_of(c)));
+    return std::min(1.0, sides * student_tail(beyond_claim(c, d) / *c.error, freedom_of(c)));
 }
 
 /// "2.1 standard errors above"; "1.3 % above" where there is no standard error.
@@ -115,7 +115,7 @@ struct Judgement {
 
 /// Where the test is not significant.
 Judgement upheld(const Comparison& c, const Distance& d) {
-    if (in_words(c) || (one_sided(c) && against(c, d) > 0)) return {};
+    if (in_words(c) || (one_sided(c) && beyond_claim(c, d) > 0)) return {};
     if (one_sided(c)) return {Outcome::consistent, within_bound};
     return {Outcome::consistent,
             d.beyond == 0 && c.resolution > 0 ? agrees : "no significant difference"};
@@ -168,7 +168,7 @@ Index trials_for(const Comparison& c, const Distance& d, std::size_t family) {
 }
 
 /// The p-values of so many numbers share the level: of an order against several of them all do.
-std::size_t sharing(const Comparison& c, const Distance& d, std::size_t family) {
+std::size_t numbers_tested(const Comparison& c, const Distance& d, std::size_t family) {
     return c.kind == Kind::order ? family * std::size_t(tests(c, d.off > 0)) : family;
 }
 
@@ -177,14 +177,14 @@ std::size_t sharing(const Comparison& c, const Distance& d, std::size_t family) 
 std::optional<double> seen_by(const Comparison& c, const Distance& d, std::size_t family) {
     if (c.kind == Kind::comparable || c.probability || d.exact || !c.error) return std::nullopt;
     const double freedom = freedom_of(c);
-    const double from = needed(c, sharing(c, d, family), freedom);
+    const double from = needed(c, numbers_tested(c, d, family), freedom);
     return c.resolution + seen_distance(from, freedom, seen_with) * *c.error;
 }
 
 /// "; significant from 4.8, a difference of 0.16 is seen": beside a distance in standard errors.
 std::string seen_from(const Comparison& c, const Distance& d, std::size_t family) {
     return fmt::format("; significant from {:.1f}, a difference of {:.2g} is seen",
-                       needed(c, sharing(c, d, family), freedom_of(c)), c.seen.value_or(0));
+                       needed(c, numbers_tested(c, d, family), freedom_of(c)), c.seen.value_or(0));
 }
 
 /// Why nothing is decided, and what would decide it.
@@ -239,7 +239,7 @@ void judge_family(std::span<Comparison* const> family) {
 void judge_alone(Comparison& c) {
     const Distance d = distance_of(c);
     const bool apart =
-        c.kind == Kind::order ? d.off != 0 : c.kind == Kind::comparable || against(c, d) > 0;
+        c.kind == Kind::order ? d.off != 0 : c.kind == Kind::comparable || beyond_claim(c, d) > 0;
     say(c, d, apart ? decided(c, d) : upheld(c, d), "");
 }
 
