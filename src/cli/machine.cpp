@@ -38,13 +38,11 @@ std::string processor() {
     std::ifstream in("/proc/cpuinfo");
     for (std::string line; std::getline(in, line);)
         if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
-    return "unknown";
+    return "";
 }
 
 RunRecord::Measured measured_now() {
-    RunRecord::Measured out{.date = date(), .commit = commit(), .processor = processor()};
-    if (out.processor == "unknown") out.processor.clear();
-    return out;
+    return {.date = date(), .commit = commit(), .processor = processor()};
 }
 
 }  // namespace tsdiag::cli

@@ -6,7 +6,7 @@
 /// What is said of the machine and the time of a run.
 namespace tsdiag::cli {
 
-/// The name of the processor: "AMD EPYC"; "unknown" where the system does not say it.
+/// The name of the processor: "AMD EPYC"; empty where the system does not say it.
 std::string processor();
 
 /// The time, or that of SOURCE_DATE_EPOCH, whose files are then the same on any day; the commit of

@@ -37,12 +37,13 @@ std::string found_on_path(const std::string& program) {
 InfoCommand::InfoCommand(CLI::App&) {}
 
 int InfoCommand::run() const {
+    const std::string named = processor();
     std::vector<std::vector<std::string>> rows{
         {"version", TSDIAG_VERSION},
         {"commit", commit()},
         {"compiler", __VERSION__},
         {"build", TSDIAG_BUILD_TYPE},
-        {"processor", processor()},
+        {"processor", named.empty() ? "unknown" : named},
         {"threads", fmt::format("{}, waiting policy {}", omp_get_max_threads(), wait_policy())},
         {"memory", fmt::format("{:.1f} GiB", double(machine_memory()) / double(Index(1) << 30))}};
     for (const auto& [name, description] : list_backends())
