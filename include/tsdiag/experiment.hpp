@@ -120,7 +120,7 @@ void judge(std::span<Comparison> comparisons);
 /// How many of the judged claims are contradicted, found, consistent and open, and about how many
 /// trials would decide half of the open ones.
 std::string outcome_of(std::span<const Comparison> comparisons);
-/// The page of a result, judged.
+/// The page of a result, judged; the caption of a figure with bands says what they are.
 Study study(const ExperimentEntry& entry, const RunResult& result,
             const ExperimentOptions& options);
 /// docs/experiments.md: every experiment with its claim, method, keys and columns.

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 
-#include "support.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/experiment.hpp"
 #include "tsdiag/text.hpp"
@@ -127,23 +126,14 @@ ExperimentOptions recorded_options(const RunRecord& run) {
             .data = run.setting->data};
 }
 
-namespace {
-
-/// With one trial, or one point, a caption says nothing of bands.
-void leave_out_unseen_bands(Figure& figure) {
-    if (shows_bands(figure)) return;
-    const std::string sentence = " " + std::string(experiment_list::bands);
-    if (const std::size_t at = figure.caption.find(sentence); at != std::string::npos)
-        figure.caption.erase(at, sentence.size());
-}
-
-}  // namespace
-
 Study study(const ExperimentEntry& entry, const RunResult& result,
             const ExperimentOptions& options) {
     Findings found = entry.find(result.table, ExperimentSetting(entry, options));
     judge(found.comparisons);
-    for (Figure& figure : found.figures) leave_out_unseen_bands(figure);
+    for (Figure& figure : found.figures)
+        if (shows_bands(figure))
+            figure.caption +=
+                " Bands: 95 % intervals of each mean (Student's t), from three trials on.";
     return {.name = std::string(entry.name),
             .title = std::string(entry.title),
             .source = std::string(entry.source),

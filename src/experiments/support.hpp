@@ -81,11 +81,8 @@ ByTrial ratio(const ByTrial& a, const ByTrial& b);
 /// independent.
 Number exponent(double x0, const Number& y0, double x1, const Number& y1);
 
-/// The meaning of the bands of `line`, for captions.
-constexpr std::string_view bands =
-    "Bands: 95 % intervals of each mean (Student's t), from three trials on.";
-
-/// Means with their 95 % intervals; `positive`: for a logarithmic axis.
+/// Means with their 95 % intervals, which `study` tells below the figure; `positive`: for a
+/// logarithmic axis.
 Series line(std::string name, const std::map<double, Number>& numbers, bool positive = false);
 /// A prediction: y = f(x).
 Series law(std::string name, const std::vector<double>& x, const std::function<double(double)>& f);

@@ -257,12 +257,11 @@ Findings find_curves(const Table& table, const ExperimentSetting& setting) {
     add_diverged(found, numbers, setting);
     Figure f{.name = "devil_fig2a",
              .title = "Locally accumulated attention",
-             .caption = fmt::format(
+             .caption =
                  "C(L), the attention inside the nested window of L tokens around a row's own, "
                  "over L/n [DEVIL] 3.2, mean over rows, heads and trials, in the first layer of "
                  "models with random weights, and of trained ones, which are causal where loss=lm. "
-                 "Uniform attention without a causal mask lies on the straight line. {}",
-                 bands),
+                 "Uniform attention without a causal mask lies on the straight line.",
              .panels = {std::move(drawn), std::move(learned)}};
     f.alt = in_words(f.panels);
     found.figures.push_back(std::move(f));

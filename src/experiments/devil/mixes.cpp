@@ -207,10 +207,10 @@ Figure figure_of(const Table& table, const ExperimentSetting& setting) {
     }
     Figure f{.name = "devil_mixes",
              .title = "Which attention in which layer",
-             .caption = fmt::format("Loss of held-out samples at the end of training, less that of "
-                                    "TransNormer of the same seed, and training loss; means over "
-                                    "seeds. {}",
-                                    bands)};
+             .caption =
+                 "Loss of held-out samples at the end of training, less that of "
+                 "TransNormer of the same seed, and training loss; means over "
+                 "seeds."};
     for (Plot* plot : {&share, &size, &order})
         if (!plot->series.empty()) f.panels.push_back(std::move(*plot));
     f.alt = in_words(f.panels);

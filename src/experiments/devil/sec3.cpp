@@ -217,11 +217,10 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
     Figure f{
         .name = "devil_sec3",
         .title = "Gradients as the scores shrink",
-        .caption = fmt::format(
+        .caption =
             "The scores are multiplied by c; derivatives are with respect to the scaled scores, in "
             "closed form. c1 is the longest row of dL/dO, c2 of V, both Gaussian. Linear attention "
-            "divides by the sum of its scores, so its derivative is of degree -1 in c. {}",
-            bands)};
+            "divides by the sum of its scores, so its derivative is of degree -1 in c."};
     f.panels = {entry, loss};
     f.alt = in_words(f.panels);
     found.figures.push_back(std::move(f));

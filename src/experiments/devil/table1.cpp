@@ -51,9 +51,9 @@ Figure figure_of(const Table& table) {
     }
     Figure f{.name = "devil_table1",
              .title = "Linear attention without its denominator",
-             .caption = fmt::format("Mean over seeds of the loss of a step's batch and of the norm "
-                                    "of its gradient; averaged over parts of the run. {}",
-                                    bands),
+             .caption =
+                 "Mean over seeds of the loss of a step's batch and of the norm "
+                 "of its gradient; averaged over parts of the run.",
              .panels = {std::move(loss), std::move(norms)}};
     f.alt = in_words(f.panels);
     return f;

@@ -66,9 +66,9 @@ Figure figure_of(const Table& table) {
     }
     Figure f{.name = "devil_table2",
              .title = "Gradients through training",
-             .caption = fmt::format("Mean over seeds of the norm of the gradient of a step's "
-                                    "batch, and of its loss; averaged over parts of the run. {}",
-                                    bands),
+             .caption =
+                 "Mean over seeds of the norm of the gradient of a step's "
+                 "batch, and of its loss; averaged over parts of the run.",
              .panels = {std::move(norms), std::move(loss)}};
     f.alt = in_words(f.panels);
     return f;

@@ -55,9 +55,7 @@ Figure figure_of(const Table& table) {
     Figure f{
         .name = "devil_table4",
         .title = "Eight language models",
-        .caption = fmt::format(
-            "Mean over seeds of the loss of a step's batch; averaged over parts of the run. {}",
-            bands),
+        .caption = "Mean over seeds of the loss of a step's batch; averaged over parts of the run.",
         .panels = {std::move(training)}};
     f.alt = in_words(f.panels);
     return f;

@@ -96,11 +96,10 @@ Figure figure_of(const Table& table) {
     }
     Figure f{.name = "devil_table7",
              .title = "Speed and memory by length",
-             .caption = fmt::format(
+             .caption =
                  "A step is a forward pass of one sample, in training with the gradient with "
                  "respect to all parameters; means of repeated timings on this machine. Bytes are "
-                 "those of the CPU's tensors. {}",
-                 bands),
+                 "those of the CPU's tensors.",
              .panels = {std::move(inference), std::move(training), std::move(bytes)}};
     f.alt = in_words(f.panels);
     return f;

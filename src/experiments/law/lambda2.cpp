@@ -87,11 +87,10 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
     plot.series.insert(plot.series.end(), laws.begin(), laws.end());
     Figure f{.name = "law_lambda2",
              .title = "The second eigenvalue of random attention",
-             .caption = fmt::format(
+             .caption =
                  "Mean of |lambda_2(P)| over heads and trials, P = softmax(Q K^T / sqrt(d_k)) of "
                  "Gaussian tokens, W_Q and W_K ~ U(-1/sqrt D, 1/sqrt D). Dashed: (1/3) sqrt(1/n + "
-                 "1/D), which tends to 1/(3 sqrt D) for long sequences. {}",
-                 bands)};
+                 "1/D), which tends to 1/(3 sqrt D) for long sequences."};
     f.panels = {plot, ratio};
     f.alt = in_words(f.panels);
     found.figures.push_back(std::move(f));

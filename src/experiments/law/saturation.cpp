@@ -104,14 +104,13 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
                 0.05));
     }
     depth.series.insert(depth.series.end(), laws.begin(), laws.end());
-    Figure f{
-        .name = "law_saturation",
-        .title = "Depth of saturation",
-        .caption = fmt::format("Measured: the log odds t_sim/t_div interpolated between blocks. "
-                               "Predicted: (ln 99 + ln(n - 1)) / ln(1 + a2), from the odds 1/(n - "
-                               "1) of independent tokens and attention's ratio 1 + a2 alone. Sizes "
-                               "that do not saturate within the measured blocks have no point. {}",
-                               bands)};
+    Figure f{.name = "law_saturation",
+             .title = "Depth of saturation",
+             .caption =
+                 "Measured: the log odds t_sim/t_div interpolated between blocks. "
+                 "Predicted: (ln 99 + ln(n - 1)) / ln(1 + a2), from the odds 1/(n - "
+                 "1) of independent tokens and attention's ratio 1 + a2 alone. Sizes "
+                 "that do not saturate within the measured blocks have no point."};
     f.panels = {depth};
     f.alt = in_words(f.panels);
     found.figures.push_back(std::move(f));

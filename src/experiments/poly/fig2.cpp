@@ -97,8 +97,8 @@ Figure norm_figure(const Table& table, const ExperimentSetting& setting, const N
     Figure f{.name = fmt::format("poly_fig2_{}{}", norm.name, where.empty() ? "" : "_all"),
              .title = fmt::format("{} through training{}", norm.title, where),
              .caption = fmt::format("{} of held-out images, mean over the heads of a layer and "
-                                    "over seeds, one panel per layer. {}",
-                                    norm.symbol, bands)};
+                                    "over seeds, one panel per layer.",
+                                    norm.symbol)};
     for (const Index layer : layers) {
         if (layer >= setting.count("layers")) continue;
         Plot plot{.title = fmt::format("layer {}", layer),
@@ -175,11 +175,10 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
         add_diverged(found, numbers, a.label);
     }
     compare_accuracies(numbers, setting, found.comparisons);
-    Figure f{
-        .name = "poly_fig2_accuracy",
-        .title = "Accuracy through training",
-        .caption = fmt::format("Top-1 accuracy on held-out images, mean over seeds. {}", bands),
-        .panels = {std::move(accuracy)}};
+    Figure f{.name = "poly_fig2_accuracy",
+             .title = "Accuracy through training",
+             .caption = "Top-1 accuracy on held-out images, mean over seeds.",
+             .panels = {std::move(accuracy)}};
     f.alt = in_words(f.panels);
     found.figures.push_back(std::move(f));
     found.notes.push_back(

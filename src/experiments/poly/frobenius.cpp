@@ -285,11 +285,10 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
         Figure f{.name = fmt::format("poly_frobenius_p{}", p),
                  .title = p == 1 ? "Norms of softmax and of x"
                                  : fmt::format("Norms of softmax and of x^{}", p),
-                 .caption = fmt::format(
+                 .caption =
                      "Means over the draws; X ~ N(0, 1), S = X Q K^T X^T / sqrt d, powers entry by "
                      "entry, derivatives with respect to Q. Dashed: the root of the exact mean "
-                     "square, an upper bound of the mean. {}",
-                     bands)};
+                     "square, an upper bound of the mean."};
         for (const std::string& variance : variances)
             for (const Kind& kind : kinds)
                 f.panels.push_back(panel(setting, numbers, variance, p, kind));

@@ -176,8 +176,7 @@ RunResult measure(const ExperimentSetting& setting) {
 Figure figure_of(const Table& table, const std::vector<Task>& tasks) {
     Figure f{.name = "poly_table4",
              .title = "Nystromformer with a polynomial",
-             .caption = fmt::format(
-                 "Accuracy on held-out samples and training loss, means over seeds. {}", bands)};
+             .caption = "Accuracy on held-out samples and training loss, means over seeds."};
     for (const Task& task : tasks) {
         Plot course{.title = fmt::format("{}: accuracy", task.label),
                     .x = {.title = "step"},

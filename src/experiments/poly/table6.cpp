@@ -183,13 +183,12 @@ std::vector<Figure> course_figures(const Table& table, const ExperimentSetting& 
                                    const std::vector<Task>& tasks) {
     Figure loss{.name = "poly_table6_loss",
                 .title = "The loss through training",
-                .caption = fmt::format("Sum of the means of squares of the residual, of the "
-                                       "boundary and of the initial condition, mean over seeds. {}",
-                                       bands)},
+                .caption =
+                    "Sum of the means of squares of the residual, of the "
+                    "boundary and of the initial condition, mean over seeds."},
         end{.name = "poly_table6_solution",
             .title = "The solutions at t = 1",
-            .caption = fmt::format(
-                "u(x, 1) of the networks, mean over seeds, and in closed form. {}", bands)};
+            .caption = "u(x, 1) of the networks, mean over seeds, and in closed form."};
     for (const Task& task : tasks) {
         const std::string title(task.equation.name);
         Plot course{.title = title,

@@ -228,9 +228,9 @@ ByTrial accuracies_of(const Numbers& numbers, const Vision& v, const PolyActivat
 Figure courses(const Table& table, const ExperimentSetting& setting) {
     Figure f{.name = "poly_table2",
              .title = "Accuracy through training",
-             .caption = fmt::format("Share of held-out images whose class has the greatest logit, "
-                                    "mean over seeds, one panel per model. {}",
-                                    bands)};
+             .caption =
+                 "Share of held-out images whose class has the greatest logit, "
+                 "mean over seeds, one panel per model."};
     for (const Vision& v : visions_of(setting)) {
         Plot plot{.title = std::string(v.title),
                   .x = {.title = "step"},
@@ -368,11 +368,10 @@ Findings find_table2(const Table& table, const ExperimentSetting& setting) {
 Figure figure5(const Numbers& numbers, const ExperimentSetting& setting) {
     Figure f{.name = "poly_table5",
              .title = "Powers of attention",
-             .caption = fmt::format(
+             .caption =
                  "Final accuracy on held-out images; log10 of |dL/d(W_Q, W_K)| before the first "
                  "update; log10 of the learned scale over 1/sqrt(N) at the end, mean over the "
-                 "layers. Means over seeds. {}",
-                 bands)};
+                 "layers. Means over seeds."};
     for (const Vision& v : visions_of(setting))
         for (const auto& [metric, name, title, low, high] :
              {std::tuple{"final_accuracy", "accuracy", "accuracy", std::optional(0.0),

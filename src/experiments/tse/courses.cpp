@@ -131,7 +131,7 @@ Findings find_fig6(const Table& table, const ExperimentSetting& setting) {
         findings(table, course_fig6,
                  {.name = "tse_fig6",
                   .title = fmt::format("{} blocks in training", setting.count("layers")),
-                  .caption = fmt::format("Means over seeds; t_sim of held-out images. {}", bands)});
+                  .caption = "Means over seeds; t_sim of held-out images."});
     std::vector<Comparison>& all = found.comparisons;
     const auto of = [&](const char* label, const char* metric) {
         return numbers.trials(label, metric);
@@ -193,7 +193,7 @@ Findings find_fig7(const Table& table, const ExperimentSetting& setting) {
         table, course_fig7,
         {.name = "tse_fig7",
          .title = fmt::format("Transformer-XL of {} blocks in training", setting.count("layers")),
-         .caption = fmt::format("Means over seeds; t_sim of held-out segments. {}", bands)});
+         .caption = "Means over seeds; t_sim of held-out segments."});
     std::vector<Comparison>& all = found.comparisons;
     const auto loss = [&](const char* label) { return numbers.trials(label, "final_loss"); };
     const auto test_loss = [&](const char* label) {

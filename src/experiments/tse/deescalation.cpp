@@ -164,12 +164,11 @@ Findings find5(const Table& table, const ExperimentSetting& setting) {
     Figure f{
         .name = "tse_fig5",
         .title = "De-escalation by strength",
-        .caption = fmt::format(
+        .caption =
             "After each block similarity is reduced: Y = (I - tau Pi1) X [TSE] (21). t_sim/t_div "
             "is multiplied by exactly (1 - tau)^2, and by xi1/xi2 in the block's other steps, so "
             "diversity grows in a block where tau > tau* = 1 - 1/sqrt(xi1/xi2) and dies out where "
-            "tau < tau*. Diversity settles where the block's own tau* equals tau. {}",
-            bands)};
+            "tau < tau*. Diversity settles where the block's own tau* equals tau."};
     f.panels = {before, inside, law_panel(setting, numbers), threshold_panel(setting, numbers)};
     f.alt = in_words(f.panels);
     found.figures.push_back(std::move(f));
@@ -210,10 +209,9 @@ Findings find_phase(const Table& table, const ExperimentSetting& setting) {
                    upright("tau* of attention alone: 1 - 1/sqrt(1 + a2)", threshold, 0, 1)};
     Figure f{.name = "law_phase",
              .title = "Diversity by strength of de-escalation and depth",
-             .caption = fmt::format(
+             .caption =
                  "t_div of each block's input, mean over the trials. The odds t_sim/t_div grow by "
-                 "(1 - tau)^2 xi1/xi2 per block: diversity dies below tau* and survives above. {}",
-                 bands)};
+                 "(1 - tau)^2 xi1/xi2 per block: diversity dies below tau* and survives above."};
     f.panels = {{.title = "t_div of the block's input", .grid = grid}, ends};
     f.alt = fmt::format("A heat map of {} strengths by {} blocks, and its last column as a line. ",
                         taus.size(), layers) +

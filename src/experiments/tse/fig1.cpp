@@ -107,13 +107,12 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
         gradient.series.push_back(line(r.label, numbers.depth(r.model, "grad_norm", ""), true));
         compare_gradients(numbers, r, last, found.comparisons);
     }
-    Figure f{
-        .name = "tse_fig1",
-        .title = "Token similarity by depth at initialisation",
-        .caption = fmt::format("t_sim = |Pi1 X|_F^2 / |X|_F^2 and t_cos, the mean cosine of pairs "
-                               "of tokens, of the output of each block, on random ids; the norm of "
-                               "the gradient with respect to all parameters of a block. {}",
-                               bands)};
+    Figure f{.name = "tse_fig1",
+             .title = "Token similarity by depth at initialisation",
+             .caption =
+                 "t_sim = |Pi1 X|_F^2 / |X|_F^2 and t_cos, the mean cosine of pairs "
+                 "of tokens, of the output of each block, on random ids; the norm of "
+                 "the gradient with respect to all parameters of a block."};
     f.panels = {sim, cos, gradient, div};
     f.alt = in_words(f.panels);
     found.figures.push_back(std::move(f));

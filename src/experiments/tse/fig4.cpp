@@ -54,9 +54,9 @@ Figure figure_of(const Numbers& numbers, const std::string& model, const std::st
                     line("|P LN(X) W|", numbers.depth(model, "fro", "sa"))};
     Figure f{.name = "tse_fig4",
              .title = "Pre-norm: similarity and three norms",
-             .caption = fmt::format("X is the block's input, LN(X) the input of attention, P LN(X) "
-                                    "W its output [TSE] (19); post-norm for comparison. {}",
-                                    bands)};
+             .caption =
+                 "X is the block's input, LN(X) the input of attention, P LN(X) "
+                 "W its output [TSE] (19); post-norm for comparison."};
     f.panels = {sim, norms};
     f.alt = in_words(f.panels);
     return f;

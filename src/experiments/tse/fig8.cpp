@@ -150,10 +150,9 @@ Figure figure_of(const Numbers& numbers, const std::vector<Index>& widths) {
     size.series.insert(size.series.end(), laws.begin(), laws.end());
     Figure f{.name = "tse_fig8",
              .title = "eta against the distance from rank one, for several widths",
-             .caption = fmt::format(
+             .caption =
                  "eta = E[xi1]/E[xi2] - xi1/xi2 of one attention step with W ~ N(0, 1/d), X and P "
-                 "fixed; the expectations are exact: (1 + mu1^2)/(1 + mu2^2). {}",
-                 bands)};
+                 "fixed; the expectations are exact: (1 + mu1^2)/(1 + mu2^2)."};
     f.panels = {mean, size, sim};
     f.alt = in_words(f.panels);
     return f;

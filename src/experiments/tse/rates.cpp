@@ -193,19 +193,17 @@ std::vector<Figure> figures2(const Numbers& numbers, const std::string& model, d
     std::vector<Figure> figures = {
         {.name = "tse_fig2",
          .title = "Similarity, ratios and mixing by block",
-         .caption = fmt::format("Similarity; xi1/xi2 of the four steps of a block (dotted: 1 + a2 "
-                                "and 1); omega and delta of [TSE] (12) and "
-                                "|lambda_2(P)|, means over the heads. {}",
-                                bands),
+         .caption = "Similarity; xi1/xi2 of the four steps of a block (dotted: 1 + a2 "
+                    "and 1); omega and delta of [TSE] (12) and "
+                    "|lambda_2(P)|, means over the heads.",
          .panels = {sim, steps_panel(numbers, model, gain),
                     panel("omega, delta, |lambda_2|", "", numbers, model,
                           {"omega", "delta", "lambda2_abs"}, "attn")}},
         {.name = "tse_fig2_rate",
          .title = "Escalation and the residuals of the estimates",
-         .caption = fmt::format(
+         .caption =
              "r = t_div(X)/t_div(Y) over the attention step [TSE] (5), the predictions of the "
-             "estimates (16) and (17), and their residuals in each trial; mu1 and mu2 of (10). {}",
-             bands),
+             "estimates (16) and (17), and their residuals in each trial; mu1 and mu2 of (10).",
          .panels = {rate_panel(numbers, model), rest_panel(numbers, model),
                     panel("mu1, mu2", "", numbers, model, {"mu1", "mu2"}, "attn")}}};
     for (Figure& f : figures) f.alt = in_words(f.panels);
@@ -297,8 +295,7 @@ Findings find3(const Table& table, const ExperimentSetting& setting) {
              .caption =
                  "Only W_V is drawn anew in each trial: the input and all other weights are fixed. "
                  "r = t_div(X)/t_div(Y) over the attention step; est1 and est2 are computed from "
-                 "the attention and input of each trial. " +
-                 std::string(bands)};
+                 "the attention and input of each trial."};
     f.panels = {rate_panel(numbers, model), ratio, rest_panel(numbers, model)};
     f.alt = in_words(f.panels);
     found.figures.push_back(std::move(f));
