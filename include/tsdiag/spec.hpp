@@ -212,6 +212,13 @@ struct LocalSpec {
 struct MergeSpec {
     Index width = 0;  ///< columns of the next layer; 0: the layer has no such step
     double eps = 1e-5;
+
+    /// Behind the layer, of its n tokens and of its columns.
+    template <class N>
+    N tokens_behind(N n) const {
+        return width > 0 ? n / 4 : n;
+    }
+    Index width_behind(Index d) const { return width > 0 ? width : d; }
 };
 
 /// Class attention [XCIT] 3.4, behind the layers: a class token is put before the patches, and its

@@ -83,7 +83,7 @@ std::vector<Parameter> parameters(const ModelSpec& spec) {
     Index width = spec.width;
     for (Index l = 0; l < std::ssize(spec.blocks); ++l) {
         const BlockSpec& block = spec.blocks[std::size_t(l)];
-        const Index own = std::exchange(width, block.merge.width > 0 ? block.merge.width : width);
+        const Index own = std::exchange(width, block.merge.width_behind(width));
         if (block.shares >= 0 && block.shares != l) continue;
         ListedParameters of_layer(out, fmt::format("layer.{}.", l));
         model::LayerSteps(block).declare(own, of_layer);
@@ -135,9 +135,8 @@ double forward_flops(const ModelSpec& spec, Index n) {
     for (const BlockSpec& b : spec.blocks) {
         const model::LayerSteps steps(b);
         for (const auto& step : steps.all()) flops += step->flops(d, tokens);
-        if (b.merge.width == 0) continue;
-        tokens /= 4;
-        d = double(b.merge.width);
+        tokens = b.merge.tokens_behind(tokens);
+        d = double(b.merge.width_behind(Index(d)));
     }
     return flops;
 }

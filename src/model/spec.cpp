@@ -163,8 +163,7 @@ double QueryGrowth::at(double position) const {
 
 Index ModelSpec::width_of(Index layer) const {
     Index out = width;
-    for (Index l = 0; l < layer; ++l)
-        if (const Index merged = blocks[std::size_t(l)].merge.width; merged > 0) out = merged;
+    for (Index l = 0; l < layer; ++l) out = blocks[std::size_t(l)].merge.width_behind(out);
     return out;
 }
 

@@ -62,7 +62,7 @@ double estimate_seconds(const ModelSpec& spec, Index tokens, Index runs, const B
         const AttentionSpec& a = block.attention;
         const double side = a.channels ? double(a.head_dim) : n;
         entries += double(a.heads) * side * side;
-        if (block.merge.width > 0) n /= 4;
+        n = block.merge.tokens_behind(n);
     }
     const double an_entry = costs.an_entry + (costs.rows ? pass : 0);
     const double passes = costs.gradients ? 5 : 1;  // forward twice, each layer again, and back

@@ -48,7 +48,7 @@ std::vector<LayerSizes> layer_sizes(const ModelSpec& spec) {
                        .width = spec.width_of(layer),
                        .heads = block.attention.heads,
                        .kv_heads = block.attention.kv_heads});
-        if (tokens && block.merge.width > 0) *tokens /= 4;
+        if (tokens) tokens = block.merge.tokens_behind(*tokens);
     }
     return out;
 }

@@ -46,9 +46,8 @@ double kept_bytes(const ModelSpec& spec, Index tokens) {
         const double seen = window > 0 ? double(window * window) : n;
         kept += 2 * double(b.attention.heads) * n * seen +
                 n * (4 * d + 3 * columns + (b.ffn.gated ? 3 : 2) * double(b.ffn.width));
-        if (b.merge.width == 0) continue;
-        n /= 4;
-        d = double(b.merge.width);
+        n = b.merge.tokens_behind(n);
+        d = double(b.merge.width_behind(Index(d)));
     }
     return sizeof(float) * kept;
 }
