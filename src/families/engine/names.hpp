@@ -1,4 +1,6 @@
 #pragma once
+#include <algorithm>
+#include <array>
 #include <functional>
 #include <optional>
 #include <span>
@@ -36,6 +38,15 @@ struct NamePair {
     int parts = 3;    ///< of the fused tensor
     double plus = 0;  ///< TensorSource::plus of `.weight`
 };
+
+/// Two tables, one behind the other: of two rows of a name the first counts.
+template <class Row, std::size_t a, std::size_t b>
+constexpr std::array<Row, a + b> both(const std::array<Row, a>& x, const std::array<Row, b>& y) {
+    std::array<Row, a + b> out;
+    std::ranges::copy(x, out.begin());
+    std::ranges::copy(y, out.begin() + a);
+    return out;
+}
 
 /// The path of layer L in a file's names; by default the number itself.
 using LayerPath = std::function<std::string(Index)>;

@@ -1,23 +1,13 @@
 #pragma once
-#include <algorithm>
 #include <array>
 
+#include "engine/names.hpp"
 #include "gguf_dialects.hpp"
 
 /// Names of tensors and keys of llama.cpp, and those of the families.
 namespace tsdiag::families::gguf {
 
 using Pair = GgufPair;
-
-/// Two tables, one behind the other.
-template <std::size_t a, std::size_t b>
-inline constexpr std::array<Pair, a + b> both(const std::array<Pair, a>& x,
-                                              const std::array<Pair, b>& y) {
-    std::array<Pair, a + b> out;
-    std::ranges::copy(x, out.begin());
-    std::ranges::copy(y, out.begin() + a);
-    return out;
-}
 
 // --- Tensors
 

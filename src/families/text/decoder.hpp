@@ -31,7 +31,7 @@ inline constexpr DecoderKeys gpt2_keys = {.tokens = "n_positions",
                                           .activation = "activation_function"};
 
 /// The names of LLaMA's tensors, which other families share; a file may lack the norms of q and k.
-inline constexpr std::array llama_pairs{
+inline constexpr std::array llama_attention_pairs{
     NamePair{"embed.token", "embed_tokens.weight"},
     NamePair{"layer.*.norm1", "layers.*.input_layernorm"},
     NamePair{"layer.*.attn.q", "layers.*.self_attn.q_proj"},
@@ -41,11 +41,12 @@ inline constexpr std::array llama_pairs{
     NamePair{"layer.*.attn.k_norm", "layers.*.self_attn.k_norm"},
     NamePair{"layer.*.attn.o", "layers.*.self_attn.o_proj"},
     NamePair{"layer.*.norm2", "layers.*.post_attention_layernorm"},
-    NamePair{"layer.*.ffn.gate", "layers.*.mlp.gate_proj"},
-    NamePair{"layer.*.ffn.up", "layers.*.mlp.up_proj"},
-    NamePair{"layer.*.ffn.down", "layers.*.mlp.down_proj"},
     NamePair{"final_norm", "norm"},
 };
+inline constexpr std::array llama_pairs =
+    both(llama_attention_pairs, std::array{NamePair{"layer.*.ffn.gate", "layers.*.mlp.gate_proj"},
+                                           NamePair{"layer.*.ffn.up", "layers.*.mlp.up_proj"},
+                                           NamePair{"layer.*.ffn.down", "layers.*.mlp.down_proj"}});
 
 /// Rotary positions of a family.
 struct RotaryRule {

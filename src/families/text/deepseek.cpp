@@ -10,31 +10,24 @@
 namespace tsdiag::families::deepseek {
 namespace {
 
-constexpr std::array pairs{
-    NamePair{"embed.token", "embed_tokens.weight"},
-    NamePair{"layer.*.norm1", "layers.*.input_layernorm"},
-    NamePair{"layer.*.attn.q_low", "layers.*.self_attn.q_a_proj"},
-    NamePair{"layer.*.attn.q_low_norm", "layers.*.self_attn.q_a_layernorm"},
-    NamePair{"layer.*.attn.q", "layers.*.self_attn.q_b_proj"},
-    NamePair{"layer.*.attn.kv_low", "layers.*.self_attn.kv_a_proj_with_mqa"},
-    NamePair{"layer.*.attn.kv_low_norm", "layers.*.self_attn.kv_a_layernorm"},
-    NamePair{"layer.*.attn.k", "layers.*.self_attn.kv_b_proj"},
-    NamePair{"layer.*.attn.v", "layers.*.self_attn.kv_b_proj"},
-    NamePair{"layer.*.attn.o", "layers.*.self_attn.o_proj"},
-    NamePair{"layer.*.norm2", "layers.*.post_attention_layernorm"},
-    NamePair{"layer.*.ffn.gate", "layers.*.mlp.gate_proj"},
-    NamePair{"layer.*.ffn.up", "layers.*.mlp.up_proj"},
-    NamePair{"layer.*.ffn.down", "layers.*.mlp.down_proj"},
-    NamePair{"layer.*.ffn.router", "layers.*.mlp.gate"},
-    NamePair{"layer.*.ffn.router.correction", "layers.*.mlp.gate.e_score_correction_bias"},
-    NamePair{"layer.*.ffn.expert.*.gate", "layers.*.mlp.experts.*.gate_proj"},
-    NamePair{"layer.*.ffn.expert.*.up", "layers.*.mlp.experts.*.up_proj"},
-    NamePair{"layer.*.ffn.expert.*.down", "layers.*.mlp.experts.*.down_proj"},
-    NamePair{"layer.*.ffn.shared.gate", "layers.*.mlp.shared_experts.gate_proj"},
-    NamePair{"layer.*.ffn.shared.up", "layers.*.mlp.shared_experts.up_proj"},
-    NamePair{"layer.*.ffn.shared.down", "layers.*.mlp.shared_experts.down_proj"},
-    NamePair{"final_norm", "norm"},
-};
+constexpr std::array pairs = both(
+    std::array{
+        NamePair{"layer.*.attn.q_low", "layers.*.self_attn.q_a_proj"},
+        NamePair{"layer.*.attn.q_low_norm", "layers.*.self_attn.q_a_layernorm"},
+        NamePair{"layer.*.attn.q", "layers.*.self_attn.q_b_proj"},
+        NamePair{"layer.*.attn.kv_low", "layers.*.self_attn.kv_a_proj_with_mqa"},
+        NamePair{"layer.*.attn.kv_low_norm", "layers.*.self_attn.kv_a_layernorm"},
+        NamePair{"layer.*.attn.k", "layers.*.self_attn.kv_b_proj"},
+        NamePair{"layer.*.attn.v", "layers.*.self_attn.kv_b_proj"},
+        NamePair{"layer.*.ffn.router", "layers.*.mlp.gate"},
+        NamePair{"layer.*.ffn.router.correction", "layers.*.mlp.gate.e_score_correction_bias"},
+        NamePair{"layer.*.ffn.expert.*.gate", "layers.*.mlp.experts.*.gate_proj"},
+        NamePair{"layer.*.ffn.expert.*.up", "layers.*.mlp.experts.*.up_proj"},
+        NamePair{"layer.*.ffn.expert.*.down", "layers.*.mlp.experts.*.down_proj"},
+        NamePair{"layer.*.ffn.shared.gate", "layers.*.mlp.shared_experts.gate_proj"},
+        NamePair{"layer.*.ffn.shared.up", "layers.*.mlp.shared_experts.up_proj"},
+        NamePair{"layer.*.ffn.shared.down", "layers.*.mlp.shared_experts.down_proj"}},
+    llama_pairs);
 
 /// One tensor has the keys and the values of each head in turn; queries without a low rank have a
 /// name of their own.

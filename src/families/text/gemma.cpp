@@ -15,36 +15,20 @@ constexpr NamePair plus_one(std::string_view canonical, std::string_view file) {
     return {canonical, file, Form::matrix, -1, false, 3, 1};
 }
 
-constexpr std::array pairs{
-    NamePair{"embed.token", "embed_tokens.weight"},
-    plus_one("layer.*.norm1", "layers.*.input_layernorm"),
-    NamePair{"layer.*.attn.q", "layers.*.self_attn.q_proj"},
-    NamePair{"layer.*.attn.k", "layers.*.self_attn.k_proj"},
-    NamePair{"layer.*.attn.v", "layers.*.self_attn.v_proj"},
-    NamePair{"layer.*.attn.o", "layers.*.self_attn.o_proj"},
-    plus_one("layer.*.norm2", "layers.*.post_attention_layernorm"),
-    NamePair{"layer.*.ffn.gate", "layers.*.mlp.gate_proj"},
-    NamePair{"layer.*.ffn.up", "layers.*.mlp.up_proj"},
-    NamePair{"layer.*.ffn.down", "layers.*.mlp.down_proj"},
-    plus_one("final_norm", "norm"),
-};
-constexpr std::array branch_pairs{
-    NamePair{"embed.token", "embed_tokens.weight"},
-    plus_one("layer.*.norm1", "layers.*.input_layernorm"),
-    NamePair{"layer.*.attn.q", "layers.*.self_attn.q_proj"},
-    NamePair{"layer.*.attn.k", "layers.*.self_attn.k_proj"},
-    NamePair{"layer.*.attn.v", "layers.*.self_attn.v_proj"},
-    plus_one("layer.*.attn.q_norm", "layers.*.self_attn.q_norm"),
-    plus_one("layer.*.attn.k_norm", "layers.*.self_attn.k_norm"),
-    NamePair{"layer.*.attn.o", "layers.*.self_attn.o_proj"},
-    plus_one("layer.*.branch1", "layers.*.post_attention_layernorm"),
-    plus_one("layer.*.norm2", "layers.*.pre_feedforward_layernorm"),
-    NamePair{"layer.*.ffn.gate", "layers.*.mlp.gate_proj"},
-    NamePair{"layer.*.ffn.up", "layers.*.mlp.up_proj"},
-    NamePair{"layer.*.ffn.down", "layers.*.mlp.down_proj"},
-    plus_one("layer.*.branch2", "layers.*.post_feedforward_layernorm"),
-    plus_one("final_norm", "norm"),
-};
+constexpr std::array pairs =
+    both(std::array{plus_one("layer.*.norm1", "layers.*.input_layernorm"),
+                    plus_one("layer.*.norm2", "layers.*.post_attention_layernorm"),
+                    plus_one("final_norm", "norm")},
+         llama_pairs);
+constexpr std::array branch_pairs =
+    both(std::array{plus_one("layer.*.norm1", "layers.*.input_layernorm"),
+                    plus_one("layer.*.attn.q_norm", "layers.*.self_attn.q_norm"),
+                    plus_one("layer.*.attn.k_norm", "layers.*.self_attn.k_norm"),
+                    plus_one("layer.*.branch1", "layers.*.post_attention_layernorm"),
+                    plus_one("layer.*.norm2", "layers.*.pre_feedforward_layernorm"),
+                    plus_one("layer.*.branch2", "layers.*.post_feedforward_layernorm"),
+                    plus_one("final_norm", "norm")},
+         llama_pairs);
 
 void fix_scale(ModelSpec& s) { s.embedding.scale = std::sqrt(double(s.width)); }
 void fix_branches(ModelSpec& s) {

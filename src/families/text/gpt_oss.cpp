@@ -9,21 +9,13 @@
 namespace tsdiag::families::gpt_oss {
 namespace {
 
-constexpr std::array pairs{
-    NamePair{"embed.token", "embed_tokens.weight"},
-    NamePair{"layer.*.norm1", "layers.*.input_layernorm"},
-    NamePair{"layer.*.attn.q", "layers.*.self_attn.q_proj"},
-    NamePair{"layer.*.attn.k", "layers.*.self_attn.k_proj"},
-    NamePair{"layer.*.attn.v", "layers.*.self_attn.v_proj"},
-    NamePair{"layer.*.attn.sinks", "layers.*.self_attn.sinks"},
-    NamePair{"layer.*.attn.o", "layers.*.self_attn.o_proj"},
-    NamePair{"layer.*.norm2", "layers.*.post_attention_layernorm"},
-    NamePair{"layer.*.ffn.router", "layers.*.mlp.router"},
-    NamePair{"layer.*.ffn.expert.*.gate", "layers.*.mlp.experts.*.gate_proj"},
-    NamePair{"layer.*.ffn.expert.*.up", "layers.*.mlp.experts.*.up_proj"},
-    NamePair{"layer.*.ffn.expert.*.down", "layers.*.mlp.experts.*.down_proj"},
-    NamePair{"final_norm", "norm"},
-};
+constexpr std::array pairs =
+    both(std::array{NamePair{"layer.*.attn.sinks", "layers.*.self_attn.sinks"},
+                    NamePair{"layer.*.ffn.router", "layers.*.mlp.router"},
+                    NamePair{"layer.*.ffn.expert.*.gate", "layers.*.mlp.experts.*.gate_proj"},
+                    NamePair{"layer.*.ffn.expert.*.up", "layers.*.mlp.experts.*.up_proj"},
+                    NamePair{"layer.*.ffn.expert.*.down", "layers.*.mlp.experts.*.down_proj"}},
+         llama_attention_pairs);
 
 constexpr double clip = 7;
 

@@ -10,21 +10,12 @@
 namespace tsdiag::families::granite {
 namespace {
 
-constexpr std::array glm_pairs{
-    NamePair{"embed.token", "embed_tokens.weight"},
-    NamePair{"layer.*.norm1", "layers.*.input_layernorm"},
-    NamePair{"layer.*.attn.q", "layers.*.self_attn.q_proj"},
-    NamePair{"layer.*.attn.k", "layers.*.self_attn.k_proj"},
-    NamePair{"layer.*.attn.v", "layers.*.self_attn.v_proj"},
-    NamePair{"layer.*.attn.o", "layers.*.self_attn.o_proj"},
-    NamePair{"layer.*.branch1", "layers.*.post_self_attn_layernorm"},
-    NamePair{"layer.*.norm2", "layers.*.post_attention_layernorm"},
-    NamePair{"layer.*.ffn.gate", "layers.*.mlp.gate_up_proj", Form::matrix, 0, false, 2},
-    NamePair{"layer.*.ffn.up", "layers.*.mlp.gate_up_proj", Form::matrix, 1, false, 2},
-    NamePair{"layer.*.ffn.down", "layers.*.mlp.down_proj"},
-    NamePair{"layer.*.branch2", "layers.*.post_mlp_layernorm"},
-    NamePair{"final_norm", "norm"},
-};
+constexpr std::array glm_pairs = both(
+    std::array{NamePair{"layer.*.branch1", "layers.*.post_self_attn_layernorm"},
+               NamePair{"layer.*.ffn.gate", "layers.*.mlp.gate_up_proj", Form::matrix, 0, false, 2},
+               NamePair{"layer.*.ffn.up", "layers.*.mlp.gate_up_proj", Form::matrix, 1, false, 2},
+               NamePair{"layer.*.branch2", "layers.*.post_mlp_layernorm"}},
+    llama_pairs);
 const std::string query_bias = "layers.0.self_attn.q_proj.bias";
 
 double factor(Reader& r, std::string_view key) {

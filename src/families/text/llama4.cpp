@@ -13,26 +13,19 @@
 namespace tsdiag::families::llama4 {
 namespace {
 
-constexpr std::array pairs{
-    NamePair{"embed.token", "embed_tokens.weight"},
-    NamePair{"layer.*.norm1", "layers.*.input_layernorm"},
-    NamePair{"layer.*.attn.q", "layers.*.self_attn.q_proj"},
-    NamePair{"layer.*.attn.k", "layers.*.self_attn.k_proj"},
-    NamePair{"layer.*.attn.v", "layers.*.self_attn.v_proj"},
-    NamePair{"layer.*.attn.o", "layers.*.self_attn.o_proj"},
-    NamePair{"layer.*.norm2", "layers.*.post_attention_layernorm"},
-    NamePair{"layer.*.ffn.gate", "layers.*.feed_forward.gate_proj"},
-    NamePair{"layer.*.ffn.up", "layers.*.feed_forward.up_proj"},
-    NamePair{"layer.*.ffn.down", "layers.*.feed_forward.down_proj"},
-    NamePair{"layer.*.ffn.router", "layers.*.feed_forward.router"},
-    NamePair{"layer.*.ffn.expert.*.gate", "layers.*.feed_forward.experts.*.gate_proj"},
-    NamePair{"layer.*.ffn.expert.*.up", "layers.*.feed_forward.experts.*.up_proj"},
-    NamePair{"layer.*.ffn.expert.*.down", "layers.*.feed_forward.experts.*.down_proj"},
-    NamePair{"layer.*.ffn.shared.gate", "layers.*.feed_forward.shared_expert.gate_proj"},
-    NamePair{"layer.*.ffn.shared.up", "layers.*.feed_forward.shared_expert.up_proj"},
-    NamePair{"layer.*.ffn.shared.down", "layers.*.feed_forward.shared_expert.down_proj"},
-    NamePair{"final_norm", "norm"},
-};
+constexpr std::array pairs = both(
+    std::array{
+        NamePair{"layer.*.ffn.gate", "layers.*.feed_forward.gate_proj"},
+        NamePair{"layer.*.ffn.up", "layers.*.feed_forward.up_proj"},
+        NamePair{"layer.*.ffn.down", "layers.*.feed_forward.down_proj"},
+        NamePair{"layer.*.ffn.router", "layers.*.feed_forward.router"},
+        NamePair{"layer.*.ffn.expert.*.gate", "layers.*.feed_forward.experts.*.gate_proj"},
+        NamePair{"layer.*.ffn.expert.*.up", "layers.*.feed_forward.experts.*.up_proj"},
+        NamePair{"layer.*.ffn.expert.*.down", "layers.*.feed_forward.experts.*.down_proj"},
+        NamePair{"layer.*.ffn.shared.gate", "layers.*.feed_forward.shared_expert.gate_proj"},
+        NamePair{"layer.*.ffn.shared.up", "layers.*.feed_forward.shared_expert.up_proj"},
+        NamePair{"layer.*.ffn.shared.down", "layers.*.feed_forward.shared_expert.down_proj"}},
+    llama_attention_pairs);
 
 constexpr Index interval = 4;  ///< every fourth layer has no positions
 

@@ -8,40 +8,22 @@
 namespace tsdiag::families::mixtures {
 namespace {
 
-constexpr std::array mixtral_pairs{
-    NamePair{"embed.token", "embed_tokens.weight"},
-    NamePair{"layer.*.norm1", "layers.*.input_layernorm"},
-    NamePair{"layer.*.attn.q", "layers.*.self_attn.q_proj"},
-    NamePair{"layer.*.attn.k", "layers.*.self_attn.k_proj"},
-    NamePair{"layer.*.attn.v", "layers.*.self_attn.v_proj"},
-    NamePair{"layer.*.attn.o", "layers.*.self_attn.o_proj"},
-    NamePair{"layer.*.norm2", "layers.*.post_attention_layernorm"},
-    NamePair{"layer.*.ffn.router", "layers.*.block_sparse_moe.gate"},
-    NamePair{"layer.*.ffn.expert.*.gate", "layers.*.block_sparse_moe.experts.*.w1"},
-    NamePair{"layer.*.ffn.expert.*.up", "layers.*.block_sparse_moe.experts.*.w3"},
-    NamePair{"layer.*.ffn.expert.*.down", "layers.*.block_sparse_moe.experts.*.w2"},
-    NamePair{"final_norm", "norm"},
-};
-constexpr std::array pairs{
-    NamePair{"embed.token", "embed_tokens.weight"},
-    NamePair{"layer.*.norm1", "layers.*.input_layernorm"},
-    NamePair{"layer.*.attn.q", "layers.*.self_attn.q_proj"},
-    NamePair{"layer.*.attn.k", "layers.*.self_attn.k_proj"},
-    NamePair{"layer.*.attn.v", "layers.*.self_attn.v_proj"},
-    NamePair{"layer.*.attn.q_norm", "layers.*.self_attn.q_norm"},
-    NamePair{"layer.*.attn.k_norm", "layers.*.self_attn.k_norm"},
-    NamePair{"layer.*.attn.o", "layers.*.self_attn.o_proj"},
-    NamePair{"layer.*.norm2", "layers.*.post_attention_layernorm"},
-    NamePair{"layer.*.ffn.router", "layers.*.mlp.gate"},
-    NamePair{"layer.*.ffn.expert.*.gate", "layers.*.mlp.experts.*.gate_proj"},
-    NamePair{"layer.*.ffn.expert.*.up", "layers.*.mlp.experts.*.up_proj"},
-    NamePair{"layer.*.ffn.expert.*.down", "layers.*.mlp.experts.*.down_proj"},
-    NamePair{"layer.*.ffn.shared.gate", "layers.*.mlp.shared_expert.gate_proj"},
-    NamePair{"layer.*.ffn.shared.up", "layers.*.mlp.shared_expert.up_proj"},
-    NamePair{"layer.*.ffn.shared.down", "layers.*.mlp.shared_expert.down_proj"},
-    NamePair{"layer.*.ffn.shared_gate", "layers.*.mlp.shared_expert_gate"},
-    NamePair{"final_norm", "norm"},
-};
+constexpr std::array mixtral_pairs = both(
+    std::array{NamePair{"layer.*.ffn.router", "layers.*.block_sparse_moe.gate"},
+               NamePair{"layer.*.ffn.expert.*.gate", "layers.*.block_sparse_moe.experts.*.w1"},
+               NamePair{"layer.*.ffn.expert.*.up", "layers.*.block_sparse_moe.experts.*.w3"},
+               NamePair{"layer.*.ffn.expert.*.down", "layers.*.block_sparse_moe.experts.*.w2"}},
+    llama_attention_pairs);
+constexpr std::array pairs =
+    both(std::array{NamePair{"layer.*.ffn.router", "layers.*.mlp.gate"},
+                    NamePair{"layer.*.ffn.expert.*.gate", "layers.*.mlp.experts.*.gate_proj"},
+                    NamePair{"layer.*.ffn.expert.*.up", "layers.*.mlp.experts.*.up_proj"},
+                    NamePair{"layer.*.ffn.expert.*.down", "layers.*.mlp.experts.*.down_proj"},
+                    NamePair{"layer.*.ffn.shared.gate", "layers.*.mlp.shared_expert.gate_proj"},
+                    NamePair{"layer.*.ffn.shared.up", "layers.*.mlp.shared_expert.up_proj"},
+                    NamePair{"layer.*.ffn.shared.down", "layers.*.mlp.shared_expert.down_proj"},
+                    NamePair{"layer.*.ffn.shared_gate", "layers.*.mlp.shared_expert_gate"}},
+         llama_attention_pairs);
 
 void set_renormalised(ModelSpec& s, bool on) {
     for (BlockSpec& b : s.blocks) b.ffn.experts.renormalised = on;

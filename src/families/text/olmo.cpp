@@ -7,21 +7,10 @@
 namespace tsdiag::families::olmo {
 namespace {
 
-constexpr std::array pairs{
-    NamePair{"embed.token", "embed_tokens.weight"},
-    NamePair{"layer.*.attn.q", "layers.*.self_attn.q_proj"},
-    NamePair{"layer.*.attn.k", "layers.*.self_attn.k_proj"},
-    NamePair{"layer.*.attn.v", "layers.*.self_attn.v_proj"},
-    NamePair{"layer.*.attn.q_norm", "layers.*.self_attn.q_norm"},
-    NamePair{"layer.*.attn.k_norm", "layers.*.self_attn.k_norm"},
-    NamePair{"layer.*.attn.o", "layers.*.self_attn.o_proj"},
-    NamePair{"layer.*.norm1", "layers.*.post_attention_layernorm"},
-    NamePair{"layer.*.norm2", "layers.*.post_feedforward_layernorm"},
-    NamePair{"layer.*.ffn.gate", "layers.*.mlp.gate_proj"},
-    NamePair{"layer.*.ffn.up", "layers.*.mlp.up_proj"},
-    NamePair{"layer.*.ffn.down", "layers.*.mlp.down_proj"},
-    NamePair{"final_norm", "norm"},
-};
+constexpr std::array pairs =
+    both(std::array{NamePair{"layer.*.norm1", "layers.*.post_attention_layernorm"},
+                    NamePair{"layer.*.norm2", "layers.*.post_feedforward_layernorm"}},
+         llama_pairs);
 
 void read_olmo(Reader& r) {
     r.only({"clip_qkv"}, Json());

@@ -7,30 +7,18 @@
 namespace tsdiag::families::phi {
 namespace {
 
-constexpr std::array pairs{
-    NamePair{"embed.token", "embed_tokens.weight"},
-    NamePair{"layer.*.norm1", "layers.*.input_layernorm"},
-    NamePair{"layer.*.attn.q", "layers.*.self_attn.q_proj"},
-    NamePair{"layer.*.attn.k", "layers.*.self_attn.k_proj"},
-    NamePair{"layer.*.attn.v", "layers.*.self_attn.v_proj"},
-    NamePair{"layer.*.attn.o", "layers.*.self_attn.dense"},
-    NamePair{"layer.*.ffn.up", "layers.*.mlp.fc1"},
-    NamePair{"layer.*.ffn.down", "layers.*.mlp.fc2"},
-    NamePair{"final_norm", "final_layernorm"},
-};
-constexpr std::array fused_pairs{
-    NamePair{"embed.token", "embed_tokens.weight"},
-    NamePair{"layer.*.norm1", "layers.*.input_layernorm"},
-    NamePair{"layer.*.attn.q", "layers.*.self_attn.qkv_proj", Form::matrix, 0},
-    NamePair{"layer.*.attn.k", "layers.*.self_attn.qkv_proj", Form::matrix, 1},
-    NamePair{"layer.*.attn.v", "layers.*.self_attn.qkv_proj", Form::matrix, 2},
-    NamePair{"layer.*.attn.o", "layers.*.self_attn.o_proj"},
-    NamePair{"layer.*.norm2", "layers.*.post_attention_layernorm"},
-    NamePair{"layer.*.ffn.gate", "layers.*.mlp.gate_up_proj", Form::matrix, 0, false, 2},
-    NamePair{"layer.*.ffn.up", "layers.*.mlp.gate_up_proj", Form::matrix, 1, false, 2},
-    NamePair{"layer.*.ffn.down", "layers.*.mlp.down_proj"},
-    NamePair{"final_norm", "norm"},
-};
+constexpr std::array pairs = both(std::array{NamePair{"layer.*.attn.o", "layers.*.self_attn.dense"},
+                                             NamePair{"layer.*.ffn.up", "layers.*.mlp.fc1"},
+                                             NamePair{"layer.*.ffn.down", "layers.*.mlp.fc2"},
+                                             NamePair{"final_norm", "final_layernorm"}},
+                                  llama_attention_pairs);
+constexpr std::array fused_pairs = both(
+    std::array{NamePair{"layer.*.attn.q", "layers.*.self_attn.qkv_proj", Form::matrix, 0},
+               NamePair{"layer.*.attn.k", "layers.*.self_attn.qkv_proj", Form::matrix, 1},
+               NamePair{"layer.*.attn.v", "layers.*.self_attn.qkv_proj", Form::matrix, 2},
+               NamePair{"layer.*.ffn.gate", "layers.*.mlp.gate_up_proj", Form::matrix, 0, false, 2},
+               NamePair{"layer.*.ffn.up", "layers.*.mlp.gate_up_proj", Form::matrix, 1, false, 2}},
+    llama_pairs);
 
 void fix_phi(ModelSpec& s) {
     for (BlockSpec& b : s.blocks) {
