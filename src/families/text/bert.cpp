@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "bert_names.hpp"
 #include "engine/draw.hpp"
 #include "engine/reader.hpp"
 
@@ -11,35 +12,11 @@
 namespace tsdiag::families::bert {
 namespace {
 
-constexpr std::array bert_pairs{
-    NamePair{"embed.token", "embeddings.word_embeddings.weight"},
-    NamePair{"embed.position", "embeddings.position_embeddings.weight"},
-    NamePair{"embed.type", "embeddings.token_type_embeddings.weight"},
-    NamePair{"embed.task", "embeddings.task_type_embeddings.weight"},
-    NamePair{"embed.norm", "embeddings.LayerNorm"},
-    NamePair{"embed.map", "embeddings_project"},
-    NamePair{"layer.*.attn.q", "encoder.layer.*.attention.self.query"},
-    NamePair{"layer.*.attn.k", "encoder.layer.*.attention.self.key"},
-    NamePair{"layer.*.attn.v", "encoder.layer.*.attention.self.value"},
-    NamePair{"layer.*.attn.distance", "encoder.layer.*.attention.self.distance_embedding.weight"},
-    NamePair{"layer.*.attn.o", "encoder.layer.*.attention.output.dense"},
-    NamePair{"layer.*.norm1", "encoder.layer.*.attention.output.LayerNorm"},
-    NamePair{"layer.*.ffn.up", "encoder.layer.*.intermediate.dense"},
-    NamePair{"layer.*.ffn.down", "encoder.layer.*.output.dense"},
-    NamePair{"layer.*.norm2", "encoder.layer.*.output.LayerNorm"},
-};
-
-/// BERT's names with those of Megatron for the norms.
-constexpr auto megatron_pairs = [] {
-    std::array<NamePair, bert_pairs.size() + 1> out{};
-    for (std::size_t i = 0; i < bert_pairs.size(); ++i) {
-        out[i] = bert_pairs[i];
-        if (out[i].canonical == "layer.*.norm1") out[i].file = "encoder.layer.*.attention.ln";
-        if (out[i].canonical == "layer.*.norm2") out[i].file = "encoder.layer.*.ln";
-    }
-    out.back() = {"final_norm", "encoder.ln"};
-    return out;
-}();
+constexpr std::array megatron_pairs =
+    both(std::array{NamePair{"layer.*.norm1", "encoder.layer.*.attention.ln"},
+                    NamePair{"layer.*.norm2", "encoder.layer.*.ln"},
+                    NamePair{"final_norm", "encoder.ln"}},
+         bert_pairs);
 
 constexpr std::array distilbert_pairs{
     NamePair{"embed.token", "embeddings.word_embeddings.weight"},

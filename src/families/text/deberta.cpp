@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "bert_names.hpp"
 #include "engine/draw.hpp"
 #include "engine/reader.hpp"
 
@@ -12,47 +13,34 @@
 namespace tsdiag::families::deberta {
 namespace {
 
-constexpr std::array common{
-    NamePair{"embed.token", "embeddings.word_embeddings.weight"},
-    NamePair{"embed.position", "embeddings.position_embeddings.weight"},
-    NamePair{"embed.type", "embeddings.token_type_embeddings.weight"},
-    NamePair{"embed.norm", "embeddings.LayerNorm"},
-    NamePair{"layer.*.attn.distances", "encoder.rel_embeddings.weight"},
-    NamePair{"layer.*.attn.distances_norm", "encoder.LayerNorm"},
-    NamePair{"layer.*.attn.o", "encoder.layer.*.attention.output.dense"},
-    NamePair{"layer.*.norm1", "encoder.layer.*.attention.output.LayerNorm"},
-    NamePair{"layer.*.ffn.up", "encoder.layer.*.intermediate.dense"},
-    NamePair{"layer.*.ffn.down", "encoder.layer.*.output.dense"},
-    NamePair{"layer.*.norm2", "encoder.layer.*.output.LayerNorm"},
-};
-constexpr std::array first_pairs{
-    NamePair{"layer.*.attn.q", "encoder.layer.*.attention.self.in_proj", Form::matrix, 0, true},
-    NamePair{"layer.*.attn.k", "encoder.layer.*.attention.self.in_proj", Form::matrix, 1, true},
-    NamePair{"layer.*.attn.v", "encoder.layer.*.attention.self.in_proj", Form::matrix, 2, true},
-    NamePair{"layer.*.attn.position_key", "encoder.layer.*.attention.self.pos_proj"},
-    NamePair{"layer.*.attn.position_query", "encoder.layer.*.attention.self.pos_q_proj"},
-};
-constexpr std::array second_pairs{
-    NamePair{"layer.*.attn.q", "encoder.layer.*.attention.self.query_proj"},
-    NamePair{"layer.*.attn.k", "encoder.layer.*.attention.self.key_proj"},
-    NamePair{"layer.*.attn.v", "encoder.layer.*.attention.self.value_proj"},
-    NamePair{"layer.*.attn.position_key", "encoder.layer.*.attention.self.pos_key_proj"},
-    NamePair{"layer.*.attn.position_query", "encoder.layer.*.attention.self.pos_query_proj"},
-};
+constexpr std::array common =
+    both(std::array{NamePair{"layer.*.attn.distances", "encoder.rel_embeddings.weight"},
+                    NamePair{"layer.*.attn.distances_norm", "encoder.LayerNorm"}},
+         bert_pairs);
+constexpr std::array first_pairs = both(
+    std::array{
+        NamePair{"layer.*.attn.q", "encoder.layer.*.attention.self.in_proj", Form::matrix, 0, true},
+        NamePair{"layer.*.attn.k", "encoder.layer.*.attention.self.in_proj", Form::matrix, 1, true},
+        NamePair{"layer.*.attn.v", "encoder.layer.*.attention.self.in_proj", Form::matrix, 2, true},
+        NamePair{"layer.*.attn.position_key", "encoder.layer.*.attention.self.pos_proj"},
+        NamePair{"layer.*.attn.position_query", "encoder.layer.*.attention.self.pos_q_proj"}},
+    common);
+constexpr std::array second_pairs = both(
+    std::array{
+        NamePair{"layer.*.attn.q", "encoder.layer.*.attention.self.query_proj"},
+        NamePair{"layer.*.attn.k", "encoder.layer.*.attention.self.key_proj"},
+        NamePair{"layer.*.attn.v", "encoder.layer.*.attention.self.value_proj"},
+        NamePair{"layer.*.attn.position_key", "encoder.layer.*.attention.self.pos_key_proj"},
+        NamePair{"layer.*.attn.position_query", "encoder.layer.*.attention.self.pos_query_proj"}},
+    common);
 constexpr std::string_view first_anchor = "encoder.layer.0.attention.self.in_proj.weight",
                            second_anchor = "encoder.layer.0.attention.self.query_proj.weight",
                            table = "encoder.rel_embeddings.weight";
 
-Names second_names(const ModelSpec& spec) {
-    std::vector<NamePair> pairs(common.begin(), common.end());
-    pairs.insert(pairs.end(), second_pairs.begin(), second_pairs.end());
-    return translate(spec, pairs);
-}
+Names second_names(const ModelSpec& spec) { return translate(spec, second_pairs); }
 /// The biases of queries and values are vectors of their own.
 Names first_names(const ModelSpec& spec) {
-    std::vector<NamePair> pairs(common.begin(), common.end());
-    pairs.insert(pairs.end(), first_pairs.begin(), first_pairs.end());
-    Names out = translate(spec, pairs);
+    Names out = translate(spec, first_pairs);
     for (auto& [canonical, source] : out)
         for (const char* part : {"q", "v"})
             if (canonical.ends_with(fmt::format("attn.{}.bias", part))) {

@@ -30,6 +30,21 @@ inline constexpr DecoderKeys gpt2_keys = {.tokens = "n_positions",
                                           .eps = "layer_norm_epsilon",
                                           .activation = "activation_function"};
 
+/// The names of GPT-2's tensors, which other families share.
+inline constexpr std::array gpt2_pairs{
+    NamePair{"embed.token", "wte.weight"},
+    NamePair{"embed.position", "wpe.weight"},
+    NamePair{"layer.*.norm1", "h.*.ln_1"},
+    NamePair{"layer.*.attn.q", "h.*.attn.c_attn", Form::matrix, 0},
+    NamePair{"layer.*.attn.k", "h.*.attn.c_attn", Form::matrix, 1},
+    NamePair{"layer.*.attn.v", "h.*.attn.c_attn", Form::matrix, 2},
+    NamePair{"layer.*.attn.o", "h.*.attn.c_proj"},
+    NamePair{"layer.*.norm2", "h.*.ln_2"},
+    NamePair{"layer.*.ffn.up", "h.*.mlp.c_fc"},
+    NamePair{"layer.*.ffn.down", "h.*.mlp.c_proj"},
+    NamePair{"final_norm", "ln_f"},
+};
+
 /// The names of LLaMA's tensors, which other families share; a file may lack the norms of q and k.
 inline constexpr std::array llama_attention_pairs{
     NamePair{"embed.token", "embed_tokens.weight"},

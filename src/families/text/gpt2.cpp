@@ -3,31 +3,18 @@
 #include <array>
 #include <cmath>
 
-#include "engine/draw.hpp"
-#include "engine/reader.hpp"
+#include "decoder.hpp"
 
 /// GPT-2 as HF stores it (Conv1D, weights (in, out)) and as nanoGPT does (nn.Linear, (out, in)).
 namespace tsdiag::families::gpt2 {
 namespace {
 
-constexpr std::array conv1d_pairs{
-    NamePair{"embed.token", "wte.weight"},
-    NamePair{"embed.position", "wpe.weight"},
-    NamePair{"layer.*.norm1", "h.*.ln_1"},
-    NamePair{"layer.*.attn.q", "h.*.attn.c_attn", Form::transposed, 0},
-    NamePair{"layer.*.attn.k", "h.*.attn.c_attn", Form::transposed, 1},
-    NamePair{"layer.*.attn.v", "h.*.attn.c_attn", Form::transposed, 2},
-    NamePair{"layer.*.attn.o", "h.*.attn.c_proj", Form::transposed},
-    NamePair{"layer.*.norm2", "h.*.ln_2"},
-    NamePair{"layer.*.ffn.up", "h.*.mlp.c_fc", Form::transposed},
-    NamePair{"layer.*.ffn.down", "h.*.mlp.c_proj", Form::transposed},
-    NamePair{"final_norm", "ln_f"},
-};
-
-Names conv1d_names(const ModelSpec& spec) { return translate(spec, conv1d_pairs); }
-Names linear_names(const ModelSpec& spec) {
-    auto pairs = conv1d_pairs;
-    for (NamePair& pair : pairs) pair.form = Form::matrix;
+Names linear_names(const ModelSpec& spec) { return translate(spec, gpt2_pairs); }
+/// The matrices of layers are stored by inputs.
+Names conv1d_names(const ModelSpec& spec) {
+    auto pairs = gpt2_pairs;
+    for (NamePair& pair : pairs)
+        if (pair.canonical.starts_with("layer.")) pair.form = Form::transposed;
     return translate(spec, pairs);
 }
 

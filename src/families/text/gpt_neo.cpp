@@ -2,25 +2,18 @@
 
 #include <array>
 
-#include "engine/reader.hpp"
+#include "decoder.hpp"
 
 /// GPT-Neo: GPT-2 with nn.Linear, sliding windows in every second layer, and unscaled logits.
 namespace tsdiag::families::gpt_neo {
 namespace {
 
-constexpr std::array pairs{
-    NamePair{"embed.token", "wte.weight"},
-    NamePair{"embed.position", "wpe.weight"},
-    NamePair{"layer.*.norm1", "h.*.ln_1"},
-    NamePair{"layer.*.attn.q", "h.*.attn.attention.q_proj"},
-    NamePair{"layer.*.attn.k", "h.*.attn.attention.k_proj"},
-    NamePair{"layer.*.attn.v", "h.*.attn.attention.v_proj"},
-    NamePair{"layer.*.attn.o", "h.*.attn.attention.out_proj"},
-    NamePair{"layer.*.norm2", "h.*.ln_2"},
-    NamePair{"layer.*.ffn.up", "h.*.mlp.c_fc"},
-    NamePair{"layer.*.ffn.down", "h.*.mlp.c_proj"},
-    NamePair{"final_norm", "ln_f"},
-};
+constexpr std::array pairs =
+    both(std::array{NamePair{"layer.*.attn.q", "h.*.attn.attention.q_proj"},
+                    NamePair{"layer.*.attn.k", "h.*.attn.attention.k_proj"},
+                    NamePair{"layer.*.attn.v", "h.*.attn.attention.v_proj"},
+                    NamePair{"layer.*.attn.o", "h.*.attn.attention.out_proj"}},
+         gpt2_pairs);
 constexpr std::string_view anchor = "h.0.attn.attention.q_proj.weight";
 
 bool matches(const Checkpoint& file, const Json& config) {

@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 
+#include "bert_names.hpp"
 #include "engine/draw.hpp"
 #include "engine/reader.hpp"
 
@@ -11,20 +12,14 @@
 namespace tsdiag::families::mpnet {
 namespace {
 
-constexpr std::array pairs{
-    NamePair{"embed.token", "embeddings.word_embeddings.weight"},
-    NamePair{"embed.position", "embeddings.position_embeddings.weight"},
-    NamePair{"embed.norm", "embeddings.LayerNorm"},
-    NamePair{"layer.*.attn.q", "encoder.layer.*.attention.attn.q"},
-    NamePair{"layer.*.attn.k", "encoder.layer.*.attention.attn.k"},
-    NamePair{"layer.*.attn.v", "encoder.layer.*.attention.attn.v"},
-    NamePair{"layer.*.attn.relative", "encoder.relative_attention_bias.weight"},
-    NamePair{"layer.*.attn.o", "encoder.layer.*.attention.attn.o"},
-    NamePair{"layer.*.norm1", "encoder.layer.*.attention.LayerNorm"},
-    NamePair{"layer.*.ffn.up", "encoder.layer.*.intermediate.dense"},
-    NamePair{"layer.*.ffn.down", "encoder.layer.*.output.dense"},
-    NamePair{"layer.*.norm2", "encoder.layer.*.output.LayerNorm"},
-};
+constexpr std::array pairs =
+    both(std::array{NamePair{"layer.*.attn.q", "encoder.layer.*.attention.attn.q"},
+                    NamePair{"layer.*.attn.k", "encoder.layer.*.attention.attn.k"},
+                    NamePair{"layer.*.attn.v", "encoder.layer.*.attention.attn.v"},
+                    NamePair{"layer.*.attn.relative", "encoder.relative_attention_bias.weight"},
+                    NamePair{"layer.*.attn.o", "encoder.layer.*.attention.attn.o"},
+                    NamePair{"layer.*.norm1", "encoder.layer.*.attention.LayerNorm"}},
+         bert_pairs);
 constexpr std::string_view anchor = "encoder.layer.0.attention.attn.q.weight";
 constexpr Index padding = 1;   // whatever the configuration says
 constexpr Index buckets = 32;  // likewise

@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 
+#include "bert_names.hpp"
 #include "engine/reader.hpp"
 
 /// Nystromformer as HF stores it (BERT's names and a convolution), and as lucidrains/
@@ -10,21 +11,10 @@
 namespace tsdiag::families::nystromformer {
 namespace {
 
-constexpr std::array hf_pairs{
-    NamePair{"embed.token", "embeddings.word_embeddings.weight"},
-    NamePair{"embed.position", "embeddings.position_embeddings.weight"},
-    NamePair{"embed.type", "embeddings.token_type_embeddings.weight"},
-    NamePair{"embed.norm", "embeddings.LayerNorm"},
-    NamePair{"layer.*.attn.q", "encoder.layer.*.attention.self.query"},
-    NamePair{"layer.*.attn.k", "encoder.layer.*.attention.self.key"},
-    NamePair{"layer.*.attn.v", "encoder.layer.*.attention.self.value"},
-    NamePair{"layer.*.attn.conv", "encoder.layer.*.attention.self.conv.weight", Form::depthwise},
-    NamePair{"layer.*.attn.o", "encoder.layer.*.attention.output.dense"},
-    NamePair{"layer.*.norm1", "encoder.layer.*.attention.output.LayerNorm"},
-    NamePair{"layer.*.ffn.up", "encoder.layer.*.intermediate.dense"},
-    NamePair{"layer.*.ffn.down", "encoder.layer.*.output.dense"},
-    NamePair{"layer.*.norm2", "encoder.layer.*.output.LayerNorm"},
-};
+constexpr std::array hf_pairs =
+    both(std::array{NamePair{"layer.*.attn.conv", "encoder.layer.*.attention.self.conv.weight",
+                             Form::depthwise}},
+         bert_pairs);
 constexpr std::string_view hf_anchor = "encoder.layer.0.attention.self.query.weight";
 constexpr std::string_view hf_mark = "encoder.layer.0.attention.self.conv.weight";
 

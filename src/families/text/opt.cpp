@@ -19,19 +19,6 @@ constexpr std::array pairs{
     NamePair{"layer.*.ffn.down", "layers.*.fc2"},
     NamePair{"final_norm", "final_layer_norm"},
 };
-constexpr std::array bigcode_pairs{
-    NamePair{"embed.token", "wte.weight"},
-    NamePair{"embed.position", "wpe.weight"},
-    NamePair{"layer.*.norm1", "h.*.ln_1"},
-    NamePair{"layer.*.attn.q", "h.*.attn.c_attn", Form::matrix, 0},
-    NamePair{"layer.*.attn.k", "h.*.attn.c_attn", Form::matrix, 1},
-    NamePair{"layer.*.attn.v", "h.*.attn.c_attn", Form::matrix, 2},
-    NamePair{"layer.*.attn.o", "h.*.attn.c_proj"},
-    NamePair{"layer.*.norm2", "h.*.ln_2"},
-    NamePair{"layer.*.ffn.up", "h.*.mlp.c_fc"},
-    NamePair{"layer.*.ffn.down", "h.*.mlp.c_proj"},
-    NamePair{"final_norm", "ln_f"},
-};
 
 void fix_layers(ModelSpec& s) {
     s.embedding.positions = Positions::learned;
@@ -111,7 +98,7 @@ constexpr Decoder bigcode_family = {
     .title = "GPT-BigCode",
     .description = "GPT-BigCode (StarCoder, SantaCoder): GPT-2 with one head of keys and values",
     .model_class = "GPTBigCodeModel",
-    .pairs = bigcode_pairs,
+    .pairs = gpt2_pairs,
     .layers = "h.",
     .keys = gpt2_keys,
     .eps = 1e-5,
