@@ -26,12 +26,8 @@ Tensor weighted(const Tensor& x, const std::vector<double>& position, double len
     return concat_cols(parts);
 }
 
-constexpr std::array cosformer_options{AttentionOption{
-    .name = "clamp",
-    .fallback = "0",
-    .numbers = true,
-    .most = 1,
-    .description = "smallest denominator: 0 as in the text, 1e-6 in the released code"}};
+constexpr std::array cosformer_options{real_option(
+    "clamp", "0", "smallest denominator: 0 as in the text, 1e-6 in the released code", 0, 1)};
 
 AttentionCost cost_of_sines_and_cosines(const AttentionOptions&, const AttentionSizes& s) {
     return {.flops = s.pairs(2 * s.head_dim)};

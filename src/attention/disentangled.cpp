@@ -20,20 +20,13 @@ constexpr std::array disentangled_options{
     word_option("terms", "both", "both c2p p2c", "c2p: q_i a_c^T alone; p2c: k_j b_c^T alone"),
     whole_option("longest", "512", "distance from which on all are in one class of each direction",
                  2),
-    AttentionOption{.name = "buckets",
-                    .fallback = "none",
-                    .words = "none",
-                    .numbers = true,
-                    .whole = true,
-                    .least = 4,
-                    .description = "classes of each direction; exact distances up to a half of "
-                                   "them, then ranges that grow by a factor"},
+    or_word("none", whole_option("buckets", "none",
+                                 "classes of each direction; exact distances up to a half of "
+                                 "them, then ranges that grow by a factor",
+                                 4)),
     switch_option("shared", "0", "1: a and b by the maps of keys and queries"),
-    AttentionOption{.name = "eps",
-                    .fallback = "none",
-                    .words = "none",
-                    .numbers = true,
-                    .description = "of a layer norm of the table of distances; none: no norm"},
+    or_word("none",
+            real_option("eps", "none", "of a layer norm of the table of distances; none: no norm")),
     seed_option("seed of a and b, U(-1, 1) / sqrt(w) of w columns, if a model "
                 "has no table")};
 

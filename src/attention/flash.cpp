@@ -16,14 +16,8 @@ extern const AttentionEntry flash;
 
 namespace {
 
-constexpr std::array flash_options{
-    AttentionOption{.name = "group",
-                    .fallback = "auto",
-                    .words = "auto",
-                    .numbers = true,
-                    .whole = true,
-                    .least = 1,
-                    .description = "g, positions per group; auto: 256, at most n"}};
+constexpr std::array flash_options{or_word(
+    "auto", whole_option("group", "auto", "g, positions per group; auto: 256, at most n", 1))};
 
 /// Throws as `check_options`.
 Index group_of(const Options& options, Index n) {

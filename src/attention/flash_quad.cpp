@@ -7,15 +7,11 @@
 namespace tsdiag::variants {
 namespace {
 
-constexpr std::array flash_quad_options{AttentionOption{
-    .name = "width",
-    .fallback = "d",
-    .words = "d",
-    .numbers = true,
-    .whole = true,
-    .least = 1,
-    .description = "D, the width of the model in the factor of the bias; d: that of "
-                   "a head"}};
+constexpr std::array flash_quad_options{
+    or_word("d", whole_option("width", "d",
+                              "D, the width of the model in the factor of the bias; d: that of "
+                              "a head",
+                              1))};
 
 AttentionCost cost_of_one_part(const AttentionOptions&, const AttentionSizes& s) {
     return {.flops = s.pairs(s.head_dim), .bytes_of_entry = bytes_of_bucket_bias(s)};

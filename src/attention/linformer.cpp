@@ -15,15 +15,10 @@ extern const AttentionEntry linformer;
 namespace {
 
 constexpr std::array linformer_options{
-    AttentionOption{.name = "length",
-                    .fallback = "n/4",
-                    .words = "n/4",
-                    .numbers = true,
-                    .whole = true,
-                    .least = 1,
-                    .most = 1e6,
-                    .description = "k, the number of projected tokens, at most n; n/4 is that of "
-                                   "the longest input, where a model has one"},
+    or_word("n/4", whole_option("length", "n/4",
+                                "k, the number of projected tokens, at most n; n/4 is that of "
+                                "the longest input, where a model has one",
+                                1, 1e6)),
     switch_option("shared", "0", "1: F = E"),
     switch_option("per_head", "0",
                   "1: each head of keys has its own E and F, as in the code of "

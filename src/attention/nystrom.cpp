@@ -15,14 +15,7 @@ namespace tsdiag::variants {
 namespace {
 
 constexpr std::array nystrom_options{
-    AttentionOption{.name = "landmarks",
-                    .fallback = "64",
-                    .words = "n",
-                    .numbers = true,
-                    .whole = true,
-                    .least = 1,
-                    .most = 1e6,
-                    .description = "m, a divisor of n; n: all tokens"},
+    or_word("n", whole_option("landmarks", "64", "m, a divisor of n; n: all tokens", 1, 1e6)),
     word_option("whole", "softmax", "softmax inverse",
                 "what m = n means: the exact softmax (or polynomial), or the "
                 "same formula (inverse: nystrom-attention)"),

@@ -21,6 +21,18 @@ constexpr AttentionOption whole_option(std::string_view name, std::string_view f
             .most = most,
             .description = description};
 }
+constexpr AttentionOption real_option(std::string_view name, std::string_view fallback,
+                                      std::string_view description, double least = 0,
+                                      double most = NamedOption{}.most) {
+    AttentionOption option = whole_option(name, fallback, description, least, most);
+    option.whole = false;
+    return option;
+}
+/// `option`, a number, or one of these words.
+constexpr AttentionOption or_word(std::string_view words, AttentionOption option) {
+    option.words = words;
+    return option;
+}
 constexpr AttentionOption word_option(std::string_view name, std::string_view fallback,
                                       std::string_view words, std::string_view description) {
     return {.name = name, .fallback = fallback, .words = words, .description = description};

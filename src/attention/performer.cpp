@@ -13,31 +13,21 @@ extern const AttentionEntry performer;
 namespace {
 
 constexpr std::array performer_options{
-    AttentionOption{
-        .name = "features",
-        .fallback = "auto",
-        .words = "auto",
-        .numbers = true,
-        .whole = true,
-        .least = 1,
-        .most = 1e6,
-        .description = "m, the number of random features; auto: d ln d, d the width of a head"},
+    or_word("auto",
+            whole_option("features", "auto",
+                         "m, the number of random features; auto: d ln d, d the width of a head", 1,
+                         1e6)),
     word_option("kernel", "softmax", "softmax relu", "relu: phi(x) = relu(W x) + epsilon"),
-    AttentionOption{.name = "epsilon",
-                    .fallback = "auto",
-                    .words = "auto",
-                    .numbers = true,
-                    .most = 1,
-                    .description =
+    or_word("auto",
+            real_option("epsilon", "auto",
                         "added to each feature; auto: 1e-4 (relu: 1e-3), as in the "
                         "released code; the text adds none. Max is that of all keys, so that a "
-                        "causal model sees later tokens through it, by about epsilon"},
-    AttentionOption{.name = "floor",
-                    .fallback = "0",
-                    .numbers = true,
-                    .most = 1,
-                    .description = "added to the sum of key features in each denominator; "
-                                   "performer-pytorch has 1e-6 if causal"},
+                        "causal model sees later tokens through it, by about epsilon",
+                        0, 1)),
+    real_option("floor", "0",
+                "added to the sum of key features in each denominator; "
+                "performer-pytorch has 1e-6 if causal",
+                0, 1),
     whole_option(redraw_option, "1000",
                  "updates of a training after which W is drawn again, "
                  "0: never; 1000 in performer-pytorch"),

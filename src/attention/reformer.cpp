@@ -20,17 +20,13 @@ constexpr std::array reformer_options{
     whole_option("rounds", "8",
                  "independent hash rounds; a token attends to the keys of all rounds", 1, 100),
     whole_option("chunk", "64", "m, sorted tokens per chunk; the last chunk may be shorter", 1),
-    AttentionOption{.name = "buckets",
-                    .fallback = "2n/m",
-                    .words = "2n/m power",
-                    .numbers = true,
-                    .whole = true,
-                    .least = 2,
-                    .most = 65536,
-                    .description =
-                        "b, the number per round, even; 2n/m: rounded up to an even number; power: "
-                        "twice the whole chunks of n, down to a power of two, as in Hugging Face's "
-                        "code"},
+    or_word(
+        "2n/m power",
+        whole_option("buckets", "2n/m",
+                     "b, the number per round, even; 2n/m: rounded up to an even number; power: "
+                     "twice the whole chunks of n, down to a power of two, as in Hugging Face's "
+                     "code",
+                     2, 65536)),
     word_option("keys", "unit", "unit rms",
                 "k = q/|q|, or q over the root of its mean square (rms: logits "
                 "sqrt(d) times larger), as in the released code"),

@@ -9,11 +9,7 @@ namespace tsdiag::variants {
 namespace {
 
 constexpr std::array sink_options{
-    AttentionOption{.name = "start",
-                    .fallback = "0",
-                    .numbers = true,
-                    .least = -1e8,
-                    .description = "t of a model that is drawn, and where a model has none"}};
+    real_option("start", "0", "t of a model that is drawn, and where a model has none", -1e8)};
 
 /// t of every head, (h, 1, 1).
 Tensor sink_logits(const AttentionEntry& entry, const AttentionInput& in, double start) {

@@ -16,23 +16,14 @@ extern const AttentionEntry skyformer;
 namespace {
 
 constexpr std::array skyformer_options{
-    AttentionOption{
-        .name = "landmarks",
-        .fallback = "auto",
-        .words = "auto",
-        .numbers = true,
-        .whole = true,
-        .least = 1,
-        .most = 8192,
-        .description = "m, the number of tokens drawn with replacement; auto: min(128, n)"},
+    or_word(
+        "auto",
+        whole_option("landmarks", "auto",
+                     "m, the number of tokens drawn with replacement; auto: min(128, n)", 1, 8192)),
     word_option("draw", "halves", "halves all",
                 "halves: m/2 from the queries and the rest from the keys, as in the "
                 "released code; all: from queries and keys together, as in the text"),
-    AttentionOption{.name = "gamma",
-                    .fallback = "0.1",
-                    .numbers = true,
-                    .most = 1e6,
-                    .description = "added to the diagonal of M; 0.1 in the released code"},
+    real_option("gamma", "0.1", "added to the diagonal of M; 0.1 in the released code", 0, 1e6),
     whole_option("iterations", "6", "steps towards the inverse", 1, 1000),
     word_option("init", "original", "original exact", "start of the inverse: as in nystrom"),
     whole_option(redraw_option, "1",

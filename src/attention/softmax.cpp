@@ -12,10 +12,7 @@ constexpr std::array softmax_options{
     whole_option("chunk", "0",
                  "c > 0: a token sees only the c positions of its own chunk, "
                  "from a multiple of c on [LLAMA4]"),
-    AttentionOption{.name = "cap",
-                    .fallback = "0",
-                    .numbers = true,
-                    .description = "c > 0: logits c tanh(S_ij / c) [GEMMA2]"}};
+    real_option("cap", "0", "c > 0: logits c tanh(S_ij / c) [GEMMA2]")};
 
 /// Softmax of the logits c tanh(S / c); its slope is P (1 - tanh^2).
 void fill_capped(Tensor s, double cap, RowBlock& block) {

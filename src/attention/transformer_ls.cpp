@@ -17,21 +17,11 @@ extern const AttentionEntry transformer_ls;
 namespace {
 
 constexpr std::array transformer_ls_options{
-    AttentionOption{.name = "segment",
-                    .fallback = "auto",
-                    .words = "auto",
-                    .numbers = true,
-                    .whole = true,
-                    .least = 1,
-                    .description = "w, positions per segment; auto: 8 (causal: 512)"},
-    AttentionOption{.name = "rank",
-                    .fallback = "auto",
-                    .words = "auto",
-                    .numbers = true,
-                    .whole = true,
-                    .least = 1,
-                    .most = 1e5,
-                    .description = "r, projected keys (causal: per chunk); auto: 32 (causal: 1)"},
+    or_word("auto",
+            whole_option("segment", "auto", "w, positions per segment; auto: 8 (causal: 512)", 1)),
+    or_word("auto",
+            whole_option("rank", "auto",
+                         "r, projected keys (causal: per chunk); auto: 32 (causal: 1)", 1, 1e5)),
     whole_option("chunk", "16", "l, positions per chunk of a causal projection", 1),
     switch_option(
         "dual_ln", "1",

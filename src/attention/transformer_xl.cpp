@@ -14,12 +14,8 @@ namespace tsdiag::variants {
 namespace {
 
 constexpr std::array transformer_xl_options{
-    AttentionOption{.name = "clamp",
-                    .fallback = "none",
-                    .words = "none",
-                    .numbers = true,
-                    .whole = true,
-                    .description = "maximum distance; keys farther away use this distance"},
+    or_word("none",
+            whole_option("clamp", "none", "maximum distance; keys farther away use this distance")),
     seed_option("seed of u and v, U(-1, 1) / sqrt(w) of w columns, and of W, "
                 "U(-1, 1) sqrt(6/d), if a model has none")};
 
