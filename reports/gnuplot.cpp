@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <fstream>
 #include <iterator>
@@ -544,17 +545,8 @@ void draw_formats(std::span<const Figure> figures, const fs::path& directory,
 }
 
 std::string_view ending_of(FigureFormat format) {
-    switch (format) {
-        case FigureFormat::pdf:
-            return "pdf";
-        case FigureFormat::svg:
-            return "svg";
-        case FigureFormat::png:
-            return "png";
-        case FigureFormat::tikz:
-            return "tex";
-    }
-    return {};
+    constexpr std::array<std::string_view, 4> names{"pdf", "svg", "png", "tex"};
+    return names[std::size_t(format)];
 }
 
 }  // namespace

@@ -64,19 +64,9 @@ void check_sizes(const Claim& claim, const Check& how) {
 }  // namespace
 
 std::string_view name(Distribution distribution) {
-    switch (distribution) {
-        case Distribution::gaussian:
-            return "gaussian";
-        case Distribution::uniform:
-            return "uniform";
-        case Distribution::rademacher:
-            return "rademacher";
-        case Distribution::torch:
-            return "torch";
-        case Distribution::xavier:
-            break;
-    }
-    return "xavier";
+    constexpr std::array<std::string_view, 5> names{"gaussian", "uniform", "rademacher", "torch",
+                                                    "xavier"};
+    return names[std::size_t(distribution)];
 }
 
 std::span<const Distribution> distributions() { return all_distributions; }
@@ -95,21 +85,10 @@ Distribution distribution(const std::string& word) {
 }
 
 std::string_view name(Verdict verdict) {
-    switch (verdict) {
-        case Verdict::holds:
-            return "holds";
-        case Verdict::false_as_stated:
-            return "false as stated";
-        case Verdict::holds_asymptotically:
-            return "holds asymptotically";
-        case Verdict::ambiguous:
-            return "ambiguous";
-        case Verdict::not_decided:
-            return "not decided";
-        case Verdict::hypothesis_not_met:
-            break;
-    }
-    return "hypothesis not met";
+    constexpr std::array<std::string_view, 6> names{
+        "holds",     "false as stated", "holds asymptotically",
+        "ambiguous", "not decided",     "hypothesis not met"};
+    return names[std::size_t(verdict)];
 }
 
 std::string_view control_outcome(const Reading& control) {

@@ -1,6 +1,7 @@
 #include "tsdiag/spec.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
 
@@ -23,17 +24,8 @@ std::string_view name(Unary op) {
 }
 
 std::string_view name(NormPlacement placement) {
-    switch (placement) {
-        case NormPlacement::post:
-            return "post";
-        case NormPlacement::pre:
-            return "pre";
-        case NormPlacement::parallel:
-            return "parallel";
-        case NormPlacement::branch:
-            return "branch";
-    }
-    return "unknown";
+    constexpr std::array<std::string_view, 4> names{"post", "pre", "parallel", "branch"};
+    return names[std::size_t(placement)];
 }
 
 NormPlacement placement_named(std::string_view text) {
@@ -45,55 +37,20 @@ NormPlacement placement_named(std::string_view text) {
 }
 
 std::string_view name(NormKind kind) {
-    switch (kind) {
-        case NormKind::layer:
-            return "layer";
-        case NormKind::rms:
-            return "rms";
-        case NormKind::none:
-            return "none";
-        case NormKind::simple_rms:
-            return "simple_rms";
-        case NormKind::scale:
-            return "scale";
-        case NormKind::plain_layer:
-            return "plain_layer";
-    }
-    return "unknown";
+    constexpr std::array<std::string_view, 6> names{"layer",      "rms",   "none",
+                                                    "simple_rms", "scale", "plain_layer"};
+    return names[std::size_t(kind)];
 }
 
 std::string_view name(Positions positions) {
-    switch (positions) {
-        case Positions::none:
-            return "none";
-        case Positions::learned:
-            return "learned";
-        case Positions::sinusoidal:
-            return "sinusoidal";
-        case Positions::sincos_2d:
-            return "sincos_2d";
-        case Positions::sin_cos:
-            return "sin_cos";
-        case Positions::fourier:
-            return "fourier";
-        case Positions::fairseq:
-            return "fairseq";
-    }
-    return "unknown";
+    constexpr std::array<std::string_view, 7> names{"none",    "learned", "sinusoidal", "sincos_2d",
+                                                    "sin_cos", "fourier", "fairseq"};
+    return names[std::size_t(positions)];
 }
 
 std::string_view name(OutputNorm norm) {
-    switch (norm) {
-        case OutputNorm::none:
-            return "none";
-        case OutputNorm::rms:
-            return "rms";
-        case OutputNorm::simple_rms:
-            return "simple_rms";
-        case OutputNorm::layer:
-            return "layer";
-    }
-    return "unknown";
+    constexpr std::array<std::string_view, 4> names{"none", "rms", "simple_rms", "layer"};
+    return names[std::size_t(norm)];
 }
 
 OutputNorm output_norm_named(std::string_view text) {

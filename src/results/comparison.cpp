@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <map>
@@ -506,19 +507,9 @@ double Difference::relative() const {
 }
 
 std::string_view name(Outcome outcome) {
-    switch (outcome) {
-        case Outcome::significant:
-            return "significant";
-        case Outcome::scatter:
-            return "not told apart";
-        case Outcome::untested:
-            return "not tested";
-        case Outcome::equal:
-            return "equal";
-        case Outcome::undefined:
-            break;
-    }
-    return "undefined";
+    constexpr std::array<std::string_view, 5> names{"significant", "not told apart", "not tested",
+                                                    "equal", "undefined"};
+    return names[std::size_t(outcome)];
 }
 
 Discoveries discoveries(std::span<const double> probabilities, double rate) {

@@ -1,6 +1,7 @@
 #include "tsdiag/run_record.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "tsdiag/fields.hpp"
 
@@ -221,22 +222,9 @@ bool RunRecord::has_table(std::string_view file) const {
 }
 
 std::string_view name(RunRecord::Kind kind) {
-    using enum RunRecord::Kind;
-    switch (kind) {
-        case probe:
-            return "probe";
-        case train:
-            return "train";
-        case figure:
-            return "figure";
-        case gradients:
-            return "gradients";
-        case compare:
-            return "compare";
-        case check:
-            return "check";
-    }
-    return "unknown";
+    constexpr std::array<std::string_view, 6> names{"probe",     "train",   "figure",
+                                                    "gradients", "compare", "check"};
+    return names[std::size_t(kind)];
 }
 
 }  // namespace tsdiag

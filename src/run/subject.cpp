@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <tuple>
 
@@ -247,15 +248,8 @@ const ModelSpec& Subject::spec() const {
 }
 
 std::string_view name(Subject::Kind kind) {
-    switch (kind) {
-        case Subject::Kind::checkpoint:
-            return "checkpoint";
-        case Subject::Kind::random:
-            return "random";
-        case Subject::Kind::trace:
-            break;
-    }
-    return "trace";
+    constexpr std::array<std::string_view, 3> names{"checkpoint", "random", "trace"};
+    return names[std::size_t(kind)];
 }
 
 std::unique_ptr<Checkpoint> open_file(const std::string& given) {
