@@ -126,8 +126,6 @@ RandomModel draw(std::string_view name, const Keys& keys) {
                     residual));
 }
 
-std::vector<std::string_view> random_names() { return names_of(named); }
-
 Json config(const ModelSpec& s) {
     const BlockSpec& b = s.blocks.front();
     Json out;
@@ -149,7 +147,7 @@ extern const ArchitectureEntry gpt2 = {"gpt2",
                                        matches,
                                        read,
                                        draw,
-                                       random_names,
+                                       [] { return names_of(named); },
                                        conv1d_names,
                                        config,
                                        "nanogpt",

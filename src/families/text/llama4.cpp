@@ -342,12 +342,6 @@ RandomModel draw(std::string_view name, const Keys& keys) {
         "weights N(0, 0.02^2), norms 1");
 }
 
-std::vector<std::string_view> random_names() {
-    std::vector<std::string_view> out;
-    for (const Preset& preset : presets()) out.push_back(preset.name);
-    return out;
-}
-
 Json config(const ModelSpec& s) {
     const BlockSpec& b = s.blocks.front();
     const AttentionSpec& a = b.attention;
@@ -401,7 +395,7 @@ extern const ArchitectureEntry llama4 = {
     },
     read,
     draw,
-    random_names,
+    [] { return names_of(presets()); },
     names,
     config};
 

@@ -150,8 +150,6 @@ RandomModel draw(std::string_view name, const Keys& keys) {
                     last));
 }
 
-std::vector<std::string_view> random_names() { return names_of(named); }
-
 Json config(const ModelSpec& s) {
     const BlockSpec& b = s.blocks.front();
     Json out;
@@ -176,7 +174,7 @@ const ArchitectureEntry modernbert = {
     matches,
     read,
     draw,
-    random_names,
+    [] { return names_of(named); },
     names,
     config};
 

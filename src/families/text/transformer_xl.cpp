@@ -209,8 +209,6 @@ RandomModel draw(std::string_view name, const Keys& keys) {
         "weights N(0, 0.02^2), u and v of each layer too, biases 0, norms 1 and 0");
 }
 
-std::vector<std::string_view> random_names() { return names_of(named); }
-
 Json config(const ModelSpec& s) {
     const BlockSpec& b = s.blocks.front();
     const AttentionSpec& a = b.attention;
@@ -239,7 +237,7 @@ const ArchitectureEntry transformer_xl = {
     matches,
     read,
     draw,
-    random_names,
+    [] { return names_of(named); },
     names,
     config};
 

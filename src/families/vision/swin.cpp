@@ -457,8 +457,6 @@ RandomModel draw(std::string_view name, const Keys& keys) {
         "weights and relative biases N(0, 0.02^2), biases 0, norms 1 and 0");
 }
 
-std::vector<std::string_view> random_names() { return names_of(published); }
-
 }  // namespace
 
 extern const ArchitectureEntry swin = {
@@ -468,7 +466,7 @@ extern const ArchitectureEntry swin = {
     matches,
     read,
     draw,
-    random_names,
+    [] { return names_of(published); },
     names,
     config};
 

@@ -303,8 +303,6 @@ RandomModel draw(std::string_view name, const Keys& keys) {
                     eta));
 }
 
-std::vector<std::string_view> random_names() { return names_of(published); }
-
 }  // namespace
 
 extern const ArchitectureEntry xcit = {
@@ -314,7 +312,7 @@ extern const ArchitectureEntry xcit = {
     matches,
     read,
     draw,
-    random_names,
+    [] { return names_of(published); },
     names,
     config};
 
