@@ -1,31 +1,16 @@
 #include <algorithm>
 #include <cmath>
-#include <complex>
-#include <cstdint>
-#include <optional>
 #include <vector>
 
-#include "hessenberg.hpp"
+#include "krylov_solvers.hpp"
 #include "tensor/products.hpp"
-#include "tridiagonal.hpp"
 #include "tsdiag/error.hpp"
-#include "tsdiag/linalg.hpp"
 #include "tsdiag/ops.hpp"
 #include "tsdiag/parallel.hpp"
-#include "tsdiag/random.hpp"
 #include "ulp.hpp"
 
-namespace tsdiag {
+namespace tsdiag::krylov {
 namespace {
-
-double norm(std::span<const double> x) {
-    return std::sqrt(products::dot(x.data(), x.data(), Index(x.size())));
-}
-
-/// Where a search begins, the same for every map; the next one elsewhere.
-constexpr std::uint64_t start_seed = 0x6b72796c6f76;
-enum class Search : std::uint64_t { first, beside_leader };
-Rng start_of(Search search) { return Rng(start_seed, std::uint64_t(search)); }
 
 /// An orthonormal basis of a Krylov space, extended by one image at a time.
 class Basis {
@@ -91,221 +76,6 @@ class Basis {
     std::vector<double> rows_;
 };
 
-/// Consumes each product's coefficients in the basis and the norm of the remainder.
-///
-/// A Krylov space has one vector of each eigenspace, so the second eigenvalue in it is the second
-/// that differs from the first.  The eigenvalues of A but one, theta with the vector x, are those
-/// of A on what is orthogonal to x (Schur's form): another search there, from another start, leads
-/// to theta where it is multiple, else to the second again.
-class Arnoldi {
-    static constexpr Index step = 8;  // products between two checks of the leading Ritz value
-    static constexpr Index first_check = 32;
-
-  public:
-    /// `rounding`: LinearMap::rounding.
-    Arnoldi(double tolerance, Index limit, Index rank, double accuracy, double rounding)
-        : tolerance_(tolerance),
-          accuracy_(accuracy),
-          rounding_(rounding),
-          limit_(limit),
-          rank_(rank) {}
-
-    bool done() const { return done_; }
-
-    void add(std::vector<double> coefficients, double rest) {
-        if (first_) {
-            coupling_.push_back(coefficients.front());
-            coefficients.erase(coefficients.begin());
-        }
-        columns_.push_back(std::move(coefficients));
-        below_.push_back(rest);
-        const Index m = Index(columns_.size());
-        const double before = std::abs(leader_);  // at the last check
-        if (rest == 0 || m >= check_ || m >= limit_) {
-            check_ = m < 64 ? 64 : 4 * m;
-            look_ = m + step;
-            examine(m, rest, before);
-        } else if (m >= look_ && look_ > 0 && promises(m, rest)) {
-            look_ = m + std::max(step, m / 8);
-            examine(m, rest, before);
-        }
-    }
-
-    /// The leading vector in the basis, if the search has ended and one beside it is due: then that
-    /// has begun, and what is added from now on belongs to it.  Else empty.
-    std::vector<double> leader() {
-        if (!done_ || rank_ == 1) return {};
-        const double top = std::abs(found_.first);
-        const bool known = out_.converged || below_.back() == 0,
-                   equal = out_.converged && top - out_.value <= accuracy_ * top;
-        if (!known || equal || found_.first.imag() != 0 || found_.first_radius > accuracy_ * top)
-            return {};
-        const Index m = Index(columns_.size());
-        const std::vector<double> h = matrix(m);
-        rounding_ += ulp * norm(h);  // products are with A, whatever is left of them
-        first_ = out_;
-        columns_.clear();
-        below_.clear();
-        rank_ = 1, check_ = first_check, look_ = 0, leader_ = 0, done_ = false;
-        std::vector<double> out;
-        for (const std::complex<double> e : hessenberg::right_vector(h, m, found_.first))
-            out.push_back(e.real());
-        return out;
-    }
-
-    Estimate estimate() const { return first_ ? joined() : out_; }
-
-  private:
-    void examine(Index m, double rest, double before) {
-        const std::vector<double> h = matrix(m);
-        const double noise = ulp * norm(h) + rounding_;
-        const hessenberg::Leading found =
-            hessenberg::leading_eigenvalue(h, m, rank_, rest, noise, accuracy_);
-        if (!first_) found_ = found;
-        const bool invariant = rest == 0;
-        const bool stable = std::abs(found.modulus - before) <= 1e-4 * found.modulus;
-        out_ = {.value = found.modulus,
-                .method = "arnoldi",
-                .residual = found.residual,
-                .iterations = m};
-        const bool settled =
-            invariant || (stable && found.residual <= tolerance_ * std::max(found.modulus, noise));
-        out_.converged = found.certain && settled && (!first_ || certain_beside(h, m, found));
-        const bool drowned = rounding_ > accuracy_ * found.modulus;  // whatever the condition
-        done_ = out_.converged || invariant || (settled && drowned) || m >= limit_;
-        leader_ = found.value;
-        if (!out_.converged) out_.low = 0;
-    }
-
-    /// Whether the leading vector u beside x is known well enough for both together: A is (theta,
-    /// b; 0, mu) on them, b = x^T A u, and an error e moves mu by e and at most sqrt(e |b|), to
-    /// first order e |b| / |theta - mu|.
-    bool certain_beside(const std::vector<double>& h, Index m,
-                        const hessenberg::Leading& found) const {
-        const std::vector<std::complex<double>> u = hessenberg::right_vector(h, m, found.value);
-        std::complex<double> b = 0;
-        for (std::size_t i = 0; i < u.size(); ++i) b += coupling_[i] * u[i];
-        const double error = found.radius + found_.first_radius, moved = error * std::abs(b);
-        const double gap = std::abs(found_.first - found.value);
-        return error + std::min(std::sqrt(moved), moved / gap) <= 2 * accuracy_ * found.modulus;
-    }
-
-    /// The second eigenvalue of the first search, or the leading one again: what the search beside
-    /// it has found, too.
-    Estimate joined() const {
-        Estimate out = *first_;
-        const double top = std::abs(found_.first), allowed = 2 * accuracy_;
-        const double from_second = std::abs(out_.value - out.value),
-                     from_top = std::abs(out_.value - top);
-        const bool again = from_top < from_second;
-        out.converged =
-            out_.converged && (again ? from_top <= allowed * top
-                                     : out.converged && from_second <= allowed * out.value);
-        if (again) out.value = out_.value;
-        out.residual = std::max(out.residual, out_.residual);
-        out.iterations += out_.iterations;
-        out.low.reset();
-        if (!out.converged) out.low = 0;
-        return out;
-    }
-
-    /// Solving the small problem costs m^3, tracking its last leading Ritz value m^2: is that
-    /// residual small enough to solve again?
-    bool promises(Index m, double rest) {
-        const hessenberg::Certificate c = hessenberg::certify(matrix(m), m, leader_);
-        leader_ = c.value;
-        const double residual = rest * c.last, allowed = tolerance_ * std::abs(leader_);
-        look_ = m + (residual > 1e3 * allowed ? 2 * step : step);
-        return residual <= allowed &&
-               c.sensitivity.condition * (residual + rounding_) <= accuracy_ * std::abs(leader_);
-    }
-
-    std::vector<double> matrix(Index m) const {
-        std::vector<double> h(std::size_t(m * m), 0.0);
-        for (Index j = 0; j < m; ++j) {
-            const auto& column = columns_[std::size_t(j)];
-            for (std::size_t i = 0; i < column.size(); ++i)
-                h[i * std::size_t(m) + std::size_t(j)] = column[i];
-            if (j + 1 < m) h[std::size_t((j + 1) * m + j)] = below_[std::size_t(j)];
-        }
-        return h;
-    }
-
-    double tolerance_, accuracy_, rounding_;
-    Index limit_, rank_;
-    Index check_ = first_check, look_ = 0;  // when the small problem is next solved, or tracked
-    std::complex<double> leader_ = 0;       // the Ritz value that is tracked
-    std::vector<std::vector<double>> columns_;
-    std::vector<double> below_;
-    Estimate out_;
-    bool done_ = false;
-    hessenberg::Leading found_;      // of the first search
-    std::optional<Estimate> first_;  // its result, once one beside the leader x has begun
-    std::vector<double> coupling_;   // x^T A v of each v there
-};
-
-class Lanczos {
-  public:
-    /// `rounding`: that of Pi2 A, A^T A being the map.
-    Lanczos(double tolerance, Index limit, double rounding)
-        : tolerance_(tolerance), rounding_(rounding), limit_(limit), check_(16) {}
-
-    bool done() const { return done_; }
-
-    void add(const std::vector<double>& coefficients, double rest) {
-        diagonal_.push_back(coefficients.back());
-        const Index m = Index(diagonal_.size());
-        if (rest == 0 || m >= check_ || m >= limit_) {
-            check_ = m + 8;
-            examine(m, rest);
-        }
-        off_.push_back(rest);
-    }
-
-    Estimate estimate() const { return out_; }
-
-  private:
-    void examine(Index m, double rest) {
-        const double top = std::max(0.0, tridiagonal::eigenvalue(diagonal_, off_, 0));
-        const double residual = rest * tridiagonal::last_component(diagonal_, off_, top);
-        out_ = {.value = std::sqrt(top), .method = "golub-kahan", .iterations = m};
-        out_.residual = top > 0 ? residual / out_.value : residual;
-        // A residual far below the gap to the next Ritz value would promise more (Kato and Temple),
-        // but Ritz values of a cluster part late.
-        const bool settled = rest == 0 || residual <= 2 * tolerance_ * top;
-        const double error = 2 * rounding_;  // of both products
-        out_.converged = settled && error <= tolerance_ * out_.value;
-        done_ = settled || m >= limit_;
-        constexpr double of_sums = 1e-12;
-        if (!out_.converged) out_.low = std::max(0.0, out_.value * (1 - of_sums) - error);
-    }
-
-    double tolerance_, rounding_;
-    Index limit_, check_;
-    std::vector<double> diagonal_, off_;
-    Estimate out_;
-    bool done_ = false;
-};
-
-std::vector<double> leader_of(Arnoldi& solver) { return solver.leader(); }
-std::vector<double> leader_of(Lanczos&) { return {}; }
-
-template <class Solver>
-std::vector<Estimate> estimates(const std::vector<Solver>& solvers) {
-    std::vector<Estimate> out;
-    for (const Solver& s : solvers) out.push_back(s.estimate());
-    return out;
-}
-
-/// One solver a map: `make` of the rounding of its products.
-template <class Make>
-auto solvers_of(Index count, std::span<const double> rounding, const Make& make) {
-    std::vector<decltype(make(0.0))> out;
-    for (Index i = 0; i < count; ++i)
-        out.push_back(make(rounding.empty() ? 0 : rounding[std::size_t(i)]));
-    return out;
-}
-
 /// Solvers of equal maps, each with its basis.
 template <class Solver>
 class Together {
@@ -332,7 +102,7 @@ class Together {
             double rest = 0;
             std::vector<double> coefficients = bases_[i].extend(part(y_, i), rest);
             solvers_[i].add(std::move(coefficients), rest);
-            if (const std::vector<double> leader = leader_of(solvers_[i]); !leader.empty())
+            if (const std::vector<double> leader = solvers_[i].leader(); !leader.empty())
                 bases_[i].deflate(leader);
         }
     }
@@ -367,7 +137,7 @@ Tensor leaders_of(std::vector<Solver>& solvers, const Backend& backend) {
     std::vector<std::vector<double>> leaders;
     std::size_t size = 0;
     for (Solver& solver : solvers) {
-        leaders.push_back(leader_of(solver));
+        leaders.push_back(solver.leader());
         size = std::max(size, leaders.back().size());
     }
     if (size == 0) return {};
@@ -379,6 +149,14 @@ Tensor leaders_of(std::vector<Solver>& solvers, const Backend& backend) {
     }
     return Tensor::from_host(backend, {std::ssize(solvers), 1, Index(size)},
                              std::span<const double>(all), Type::f64);
+}
+
+/// A tensor of `shape` whose first rows are `rows`, which may be undefined: room for more.
+Tensor with_room(const Backend& backend, const Shape& shape, const Tensor& rows) {
+    const Tensor out = Tensor::empty(backend, shape, Type::f64);
+    if (rows.defined())
+        backend.unary(Unary::copy, out.row_range(0, rows.rows()).view(), rows.view());
+    return out;
 }
 
 /// Orthonormal bases, of one size, of a stack of Krylov spaces on the backend of the maps.
@@ -454,14 +232,9 @@ class StackBasis {
         for (double& e : norms) e = e > 0 ? 1 / e : 0;
         last_ = multiply(x, Tensor::from_host(map_.backend, {map_.count, 1, 1},
                                               std::span<const double>(norms), Type::f64));
-        if (!rows_.defined() || size_ == rows_.rows()) {
-            const Index capacity = std::max<Index>(16, size_ + size_ / 2);
-            const Tensor wider =
-                Tensor::empty(map_.backend, {map_.count, capacity, map_.n}, Type::f64);
-            if (size_ > 0)
-                map_.backend.unary(Unary::copy, wider.row_range(0, size_).view(), rows_.view());
-            rows_ = wider;
-        }
+        if (!rows_.defined() || size_ == rows_.rows())
+            rows_ = with_room(map_.backend,
+                              {map_.count, std::max<Index>(16, size_ + size_ / 2), map_.n}, rows_);
         map_.backend.unary(Unary::copy, rows_.row_range(size_, 1).view(),
                            last_.reshape({map_.count, 1, map_.n}).view());
         ++size_;
@@ -565,19 +338,14 @@ class FusedBases {
 
     /// By the images of `some` bases from `first` on.
     void extend(Index first, Index some, const Tensor& column) {
-        if (!rows_.defined() || size_ == rows_.rows()) grow();
+        if (!rows_.defined() || size_ == rows_.rows())
+            rows_ = with_room(
+                a_.backend(),
+                {images_.batch(), std::min(n_ + 1, std::max<Index>(48, 2 * size_)), n_}, rows_);
         a_.backend().extend_basis(rows_.batch_range(first, some).row_range(0, size_ + 1).view(),
                                   column.view(), images_.batch_range(first, some).view(),
                                   first == 0 ? std::min(centred_, some) : 0);
         ++size_;
-    }
-    void grow() {
-        const Tensor wider = Tensor::empty(
-            a_.backend(), {images_.batch(), std::min(n_ + 1, std::max<Index>(48, 2 * size_)), n_},
-            Type::f64);
-        if (size_ > 0)
-            a_.backend().unary(Unary::copy, wider.row_range(0, size_).view(), rows_.view());
-        rows_ = wider;
     }
 
     Tensor a_;
@@ -606,34 +374,35 @@ void feed(std::vector<Solver>& solvers, const std::vector<double>& numbers, Inde
 }
 
 }  // namespace
+}  // namespace tsdiag::krylov
+
+namespace tsdiag {
 
 RadiiAndNorms radii_and_norms(const Tensor& stack, const StackedSearch& search) {
     const Index count = stack.batch(), n = stack.cols();
     const bool radii = search.radius_products > 0, norms = search.norm_products > 0;
     check(count > 0 && n > 0 && stack.rows() > 0 && (!radii || stack.rows() == n),
           "radii_and_norms: a stack of matrices, square ones for radii");
-    auto radius = solvers_of(radii ? count : 0, search.rounding, [&](double rounding) {
-        return Arnoldi(search.tolerance, search.radius_products, search.rank, search.accuracy,
-                       rounding);
-    });
-    auto norm = solvers_of(norms ? count : 0, search.rounding, [&](double rounding) {
-        return Lanczos(search.tolerance, search.norm_products, rounding);
-    });
-    FusedBases bases(stack, search);
+    auto radius =
+        krylov::solvers_of<krylov::Arnoldi>(radii ? count : 0, search.rounding, search.tolerance,
+                                            search.radius_products, search.rank, search.accuracy);
+    auto norm = krylov::solvers_of<krylov::Lanczos>(norms ? count : 0, search.rounding,
+                                                    search.tolerance, search.norm_products);
+    krylov::FusedBases bases(stack, search);
     for (;;) {
-        const bool first = !std::ranges::all_of(radius, &Arnoldi::done),
-                   second = !std::ranges::all_of(norm, &Lanczos::done);
+        const bool first = !std::ranges::all_of(radius, &krylov::Arnoldi::done),
+                   second = !std::ranges::all_of(norm, &krylov::Lanczos::done);
         const Index size = bases.size();
         if (!first && !second) {
-            const Tensor leaders = leaders_of(radius, stack.backend());
-            if (!leaders.defined()) return {estimates(radius), estimates(norm)};
+            const Tensor leaders = krylov::leaders_of(radius, stack.backend());
+            if (!leaders.defined()) return {krylov::estimates(radius), krylov::estimates(norm)};
             bases.deflate(leaders);
             continue;
         }
-        const Index products = std::min(FusedBases::products_of_read, n + 1 - size);
+        const Index products = std::min(krylov::FusedBases::products_of_read, n + 1 - size);
         const std::vector<double> numbers = bases.advance(products, first, second);
-        if (first) feed(radius, numbers, 0, size, products, bases.stride());
-        if (second) feed(norm, numbers, first ? count : 0, size, products, bases.stride());
+        if (first) krylov::feed(radius, numbers, 0, size, products, bases.stride());
+        if (second) krylov::feed(norm, numbers, first ? count : 0, size, products, bases.stride());
     }
 }
 
@@ -641,12 +410,10 @@ std::vector<Estimate> spectral_radii(const LinearMap& a, Index count, double tol
                                      Index max_products, Index rank, double accuracy) {
     check(a.rows == a.cols && count > 0 && a.rows > 0 && a.rows % count == 0 && max_products > 0,
           "spectral_radii: a square map for each");
-    return iterate(a.rows / count,
-                   solvers_of(count, a.rounding,
-                              [&](double rounding) {
-                                  return Arnoldi(tolerance, max_products, rank, accuracy, rounding);
-                              }),
-                   a.apply);
+    return krylov::iterate(a.rows / count,
+                           krylov::solvers_of<krylov::Arnoldi>(count, a.rounding, tolerance,
+                                                               max_products, rank, accuracy),
+                           a.apply);
 }
 
 std::vector<Estimate> largest_singular_values(const LinearMap& a, Index count, double tolerance,
@@ -654,12 +421,11 @@ std::vector<Estimate> largest_singular_values(const LinearMap& a, Index count, d
     check(count > 0 && a.cols > 0 && a.cols % count == 0 && max_products > 0,
           "largest_singular_values: equal maps");
     const Index n = a.cols / count;
-    const auto start = solvers_of(count, a.rounding, [&](double rounding) {
-        return Lanczos(tolerance, max_products, rounding);
-    });
-    if (a.normal) return iterate(n, start, a.normal);
+    const auto start =
+        krylov::solvers_of<krylov::Lanczos>(count, a.rounding, tolerance, max_products);
+    if (a.normal) return krylov::iterate(n, start, a.normal);
     std::vector<double> between(std::size_t(a.rows));
-    return iterate(n, start, [&](std::span<const double> x, std::span<double> y) {
+    return krylov::iterate(n, start, [&](std::span<const double> x, std::span<double> y) {
         a.apply(x, between);
         a.transpose(between, y);
     });
@@ -674,13 +440,10 @@ RadiiAndNorms radii_and_norms(const SharedPass& stack, Index count, double toler
               norm_products > 0,
           "radii_and_norms: two square maps for each");
     const Index n = square.rows / count;
-    Together<Arnoldi> radii(n, solvers_of(count, square.rounding, [&](double rounding) {
-                                return Arnoldi(tolerance, radius_products, rank, accuracy,
-                                               rounding);
-                            }));
-    Together<Lanczos> norms(n, solvers_of(count, normal.rounding, [&](double rounding) {
-                                return Lanczos(tolerance, norm_products, rounding);
-                            }));
+    krylov::Together radii(n, krylov::solvers_of<krylov::Arnoldi>(count, square.rounding, tolerance,
+                                                                  radius_products, rank, accuracy));
+    krylov::Together norms(
+        n, krylov::solvers_of<krylov::Lanczos>(count, normal.rounding, tolerance, norm_products));
     while (!radii.done() || !norms.done()) {
         const bool first = !radii.done(), second = !norms.done();
         if (first && second)
@@ -697,12 +460,12 @@ RadiiAndNorms radii_and_norms(const SharedPass& stack, Index count, double toler
 
 std::vector<Estimate> spectral_radii(const StackMap& stack, double tolerance, Index max_products,
                                      Index rank, double accuracy) {
-    return iterate(stack, Arnoldi(tolerance, max_products, rank, accuracy, 0));
+    return krylov::iterate(stack, krylov::Arnoldi(tolerance, max_products, rank, accuracy, 0));
 }
 
 std::vector<Estimate> largest_singular_values(const StackMap& stack, double tolerance,
                                               Index max_products) {
-    return iterate(stack, Lanczos(tolerance, max_products, 0));
+    return krylov::iterate(stack, krylov::Lanczos(tolerance, max_products, 0));
 }
 
 Estimate spectral_radius(const LinearMap& a, double tolerance, Index max_products, Index rank,
