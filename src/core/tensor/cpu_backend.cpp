@@ -83,43 +83,41 @@ constexpr Index rows_per_sum = 64;
 template <class T>
 class TiledProduct {
   public:
-    TiledProduct(View out, View a, View b, Transpose t, T alpha)
-        : out_(out),
-          a_(a),
-          b_(b),
-          first_(t == Transpose::first),
-          second_(t == Transpose::second),
+    TiledProduct(const MatrixProduct& product, T alpha)
+        : of_(product),
           alpha_(alpha),
-          inner_(first_ ? a.shape.rows : a.shape.cols),
-          vector_(out.shape.rows == 1 || out.shape.cols == 1) {
-        rows_ = out.shape.rows, cols_ = out.shape.cols;
+          vector_(of_.out.shape.rows == 1 || of_.out.shape.cols == 1),
+          rows_(of_.out.shape.rows),
+          cols_(of_.out.shape.cols) {
         // Not for vectors.  Tiles of one height, since Eigen rounds the last rows of a tile
         // differently.
-        if (!by_library() && !vector_ && rows_ * cols_ * inner_ / 16 >= worth_threads) rows_ = 96;
+        if (!by_library() && !vector_ && rows_ * cols_ * of_.inner / 16 >= worth_threads)
+            rows_ = 96;
         if (by_library()) rows_ = part(rows_, 256, 8), cols_ = part(cols_, 192, 48);
-        down_ = (out.shape.rows + rows_ - 1) / rows_;
-        across_ = (out.shape.cols + cols_ - 1) / cols_;
+        down_ = (of_.out.shape.rows + rows_ - 1) / rows_;
+        across_ = (of_.out.shape.cols + cols_ - 1) / cols_;
     }
 
-    Index tiles() const { return out_.shape.batch * down_ * across_; }
+    Index tiles() const { return of_.out.shape.batch * down_ * across_; }
     /// Cost of the product as an equivalent number of loop elements.
-    Index work() const { return out_.shape.count() * inner_ / 16; }
+    Index work() const { return of_.out.shape.count() * of_.inner / 16; }
 
     void make(Index tile) const {
         const Index batch = tile / (down_ * across_), at = tile % (down_ * across_);
         const Index i = at / across_ * rows_, j = at % across_ * cols_;
-        const Index m = std::min(rows_, out_.shape.rows - i);
-        const Index n = std::min(cols_, out_.shape.cols - j);
-        const T* a = a_.row<T>(batch, 0) + (first_ ? i : i * a_.row_stride);
-        const T* b = b_.row<T>(batch / (a_.shape.batch / b_.shape.batch), 0) +
-                     (second_ ? j * b_.row_stride : j);
-        T* c = out_.row<T>(batch, i) + j;
+        const Index m = std::min(rows_, of_.out.shape.rows - i);
+        const Index n = std::min(cols_, of_.out.shape.cols - j);
+        const T* a = of_.a.row<T>(batch, 0) + (of_.first ? i : i * of_.a.row_stride);
+        const T* b = of_.b.row<T>(batch / (of_.a.shape.batch / of_.b.shape.batch), 0) +
+                     (of_.second ? j * of_.b.row_stride : j);
+        T* c = of_.out.row<T>(batch, i) + j;
         if constexpr (std::is_same_v<T, float>)
-            if (!vector_ && onednn::multiply({first_, second_, m, n, inner_}, alpha_, a,
-                                             a_.row_stride, b, b_.row_stride, c, out_.row_stride))
+            if (!vector_ &&
+                onednn::multiply({of_.first, of_.second, m, n, of_.inner}, alpha_, a,
+                                 of_.a.row_stride, b, of_.b.row_stride, c, of_.out.row_stride))
                 return;
-        functions<T>().gemm(first_, second_, m, n, inner_, alpha_, a, a_.row_stride, b,
-                            b_.row_stride, c, out_.row_stride);
+        functions<T>().gemm(of_.first, of_.second, m, n, of_.inner, alpha_, a, of_.a.row_stride, b,
+                            of_.b.row_stride, c, of_.out.row_stride);
     }
 
   private:
@@ -131,12 +129,10 @@ class TiledProduct {
         return std::min(count, (even + step - 1) / step * step);
     }
 
-    View out_, a_, b_;
-    bool first_, second_;
+    MatrixProduct of_;
     T alpha_;
-    Index inner_;
     bool vector_;
-    Index rows_ = 0, cols_ = 0, down_ = 0, across_ = 0;
+    Index rows_, cols_, down_ = 0, across_ = 0;
 };
 
 /// Of all tensors; no ordering between threads is needed.
@@ -213,9 +209,9 @@ class CpuBackend final : public Backend {
     void matmul(View out, View a, View b, Transpose t, double alpha) const override {
         if (out.shape.count() == 0) return;
         if (products_ == Products::bf16 && out.type == Type::f32 && RoundedProduct::serves(out, a))
-            return round_and_multiply({out, a, b, t, float(alpha)});
+            return round_and_multiply({{out, a, b, t}, float(alpha)});
         typed(out, [&]<class T>(T) {
-            const TiledProduct<T> product(out, a, b, t, T(alpha));
+            const TiledProduct<T> product({out, a, b, t}, T(alpha));
             const Index tiles = product.tiles();
 #pragma omp parallel for schedule(dynamic) if (tiles > 1 && product.work() > worth_threads)
             for (Index i = 0; i < tiles; ++i) product.make(i);

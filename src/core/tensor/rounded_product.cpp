@@ -28,44 +28,40 @@ const std::uint16_t* rounded(std::vector<std::uint16_t>& out, const float* a, In
 
 }  // namespace
 
-RoundedProduct::RoundedProduct(View out, View a, View b, Transpose t, float alpha)
-    : out_(out),
-      a_(a),
-      b_(b),
-      first_(t == Transpose::first),
-      second_(t == Transpose::second),
+RoundedProduct::RoundedProduct(const MatrixProduct& product, float alpha)
+    : of_(product),
       alpha_(alpha),
-      inner_(first_ ? a.shape.rows : a.shape.cols),
-      depth_(std::min(inner_, panel / rows_of_job)),
-      shared_(a.shape.batch / b.shape.batch),
-      together_(std::min(shared_, parts(rows_of_job, out.shape.rows))),
-      rows_(std::min(out.shape.rows, rows_of_job)),
-      cols_(std::min(out.shape.cols, panel / depth_ / 64 * 64)),
-      groups_(b.shape.batch * parts(shared_, together_)),
-      down_(parts(out.shape.rows, rows_)),
-      across_(parts(out.shape.cols, cols_)) {}
+      depth_(std::min(of_.inner, panel / rows_of_job)),
+      shared_(of_.a.shape.batch / of_.b.shape.batch),
+      together_(std::min(shared_, parts(rows_of_job, of_.out.shape.rows))),
+      rows_(std::min(of_.out.shape.rows, rows_of_job)),
+      cols_(std::min(of_.out.shape.cols, panel / depth_ / 64 * 64)),
+      groups_(of_.b.shape.batch * parts(shared_, together_)),
+      down_(parts(of_.out.shape.rows, rows_)),
+      across_(parts(of_.out.shape.cols, cols_)) {}
 
 void RoundedProduct::make(Index job) const {
     const Index group = job / (down_ * across_), at = job % (down_ * across_);
     const Index i = at / across_ * rows_, j = at % across_ * cols_;
-    onednn::Sizes s{first_, second_, std::min(rows_, out_.shape.rows - i),
-                    std::min(cols_, out_.shape.cols - j)};
+    onednn::Sizes s{of_.first, of_.second, std::min(rows_, of_.out.shape.rows - i),
+                    std::min(cols_, of_.out.shape.cols - j)};
     const Index of_b = parts(shared_, together_), batch = group / of_b;
     const Index begin = batch * shared_ + group % of_b * together_;
     const Index end = std::min(begin + together_, (batch + 1) * shared_);
 
     thread_local std::vector<std::uint16_t> left, right;
-    for (Index k = 0; k < inner_; k += depth_) {
-        s.k = std::min(depth_, inner_ - k);
-        const float* b =
-            b_.row<float>(batch, 0) + (second_ ? j * b_.row_stride + k : k * b_.row_stride + j);
-        rounded(right, b, b_.row_stride, second_ ? s.n : s.k, second_ ? s.k : s.n, 1);
+    for (Index k = 0; k < of_.inner; k += depth_) {
+        s.k = std::min(depth_, of_.inner - k);
+        const float* b = of_.b.row<float>(batch, 0) +
+                         (of_.second ? j * of_.b.row_stride + k : k * of_.b.row_stride + j);
+        rounded(right, b, of_.b.row_stride, of_.second ? s.n : s.k, of_.second ? s.k : s.n, 1);
         for (Index sample = begin; sample < end; ++sample) {
-            const float* a =
-                a_.row<float>(sample, 0) + (first_ ? k * a_.row_stride + i : i * a_.row_stride + k);
-            rounded(left, a, a_.row_stride, first_ ? s.k : s.m, first_ ? s.m : s.k, alpha_);
-            onednn::multiply(s, left.data(), right.data(), out_.row<float>(sample, i) + j,
-                             out_.row_stride, k > 0);
+            const float* a = of_.a.row<float>(sample, 0) +
+                             (of_.first ? k * of_.a.row_stride + i : i * of_.a.row_stride + k);
+            rounded(left, a, of_.a.row_stride, of_.first ? s.k : s.m, of_.first ? s.m : s.k,
+                    alpha_);
+            onednn::multiply(s, left.data(), right.data(), of_.out.row<float>(sample, i) + j,
+                             of_.out.row_stride, k > 0);
         }
     }
 }

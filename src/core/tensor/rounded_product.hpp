@@ -6,6 +6,14 @@
 
 namespace tsdiag {
 
+/// out = op(a) op(b).
+struct MatrixProduct {
+    View out, a, b;
+    Transpose t;
+    bool first = t == Transpose::first, second = t == Transpose::second;  ///< is transposed
+    Index inner = first ? a.shape.rows : a.shape.cols;                    ///< terms of each sum
+};
+
 /// out = op(alpha a) op(b) of float32 with both factors rounded to bfloat16 and sums in float32, as
 /// jobs of one thread each.  A job is a block of rows of some samples that share their b, by a
 /// panel of columns; its block is rounded once, its panel once for all of its samples.  Long sums
@@ -18,17 +26,15 @@ class RoundedProduct {
     static bool serves(const View& out, const View& a) {
         return out.shape.rows > 1 && out.shape.cols > 1 && a.shape.count() > 0;
     }
-    RoundedProduct(View out, View a, View b, Transpose t, float alpha);
+    RoundedProduct(const MatrixProduct& product, float alpha);
     Index jobs() const { return groups_ * down_ * across_; }
     /// Cost as an equivalent number of loop elements.
-    Index work() const { return out_.shape.count() * inner_ / 32; }
+    Index work() const { return of_.out.shape.count() * of_.inner / 32; }
     void make(Index job) const;
 
   private:
-    View out_, a_, b_;
-    bool first_, second_;
+    MatrixProduct of_;
     float alpha_;
-    Index inner_;
     Index depth_;                ///< of these, summed at once
     Index shared_;               ///< samples of a for each b
     Index together_;             ///< of these, samples of a job
