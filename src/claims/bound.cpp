@@ -284,6 +284,12 @@ Bound scaled(Bound bound, const char* name, double scale) {
     return bound;
 }
 
+std::vector<Reading> examine_bounds(const std::vector<Bound>& bounds, const Check& how) {
+    std::vector<Reading> readings;
+    for (const Bound& bound : bounds) readings.push_back(examine_bound(bound, how));
+    return readings;
+}
+
 Reading control(const Bound& broken, std::string_view change, const Check& how) {
     return examine_control(broken, change, examine_bound, how);
 }

@@ -55,6 +55,8 @@ struct Bound {
 /// violation counts where it survives rounding the variables to six digits, which excludes rounding
 /// errors; the witness is simplified as far as possible.
 Reading examine_bound(const Bound& bound, const Check& how);
+/// Each in turn.
+std::vector<Reading> examine_bounds(const std::vector<Bound>& bounds, const Check& how);
 
 /// A control of the reading that `broken` is named after.
 Reading control(const Bound& broken, std::string_view change, const Check& how);

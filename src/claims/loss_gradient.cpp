@@ -120,11 +120,9 @@ std::vector<Reading> check_tail(const Check& how) {
         if (largest_row(t.W2) < largest_row(t.W1) / 100) return {};
         return BoundSides{of_input(gradients(t)), with_second(t)};
     };
-    std::vector<Reading> readings;
-    for (const Bound& b : {step(loss_link), equality, step(classifier_link), step(second_link),
-                           printed, sharper(first_layer()), sharp_loss()})
-        readings.push_back(examine_bound(b, how));
-    return readings;
+    return examine_bounds({step(loss_link), equality, step(classifier_link), step(second_link),
+                           printed, sharper(first_layer()), sharp_loss()},
+                          how);
 }
 
 /// Logits divided by a temperature of 1/4, which the bounds ignore.

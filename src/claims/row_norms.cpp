@@ -42,7 +42,7 @@ Bound sharp_product(double (*size)(const Matrix& Y)) {
 }
 
 std::vector<Reading> check_product(const Check& how) {
-    return {examine_bound(product(), how), examine_bound(sharp_product(spectral_norm), how)};
+    return examine_bounds({product(), sharp_product(spectral_norm)}, how);
 }
 
 Attained attain_product() {
@@ -90,7 +90,7 @@ Bound from_below(double (*size)(const Matrix& X)) {
 }
 
 std::vector<Reading> check_spectral(const Check& how) {
-    return {examine_bound(spectral(), how), examine_bound(from_below(largest_row), how)};
+    return examine_bounds({spectral(), from_below(largest_row)}, how);
 }
 
 Attained attain_spectral() {

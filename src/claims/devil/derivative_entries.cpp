@@ -121,7 +121,7 @@ Bound half() {
 }
 
 std::vector<Reading> check_quarter(const Check& how) {
-    return {examine_bound(quarter(), how), examine_bound(half(), how)};
+    return examine_bounds({quarter(), half()}, how);
 }
 
 Attained attain_quarter() {

@@ -54,8 +54,8 @@ std::vector<Reading> check_vanilla(const Check& how) {
         const Matrix U = softmax_derivative(softmax(v("s")));
         return BoundSides{largest_row(U), 0.25};
     };
-    return {examine_bound(printed_vanilla(), how), examine_bound(sharp(largest_row), how),
-            examine_bound(of_a_row(largest_row), how), examine_bound(step, how)};
+    return examine_bounds({printed_vanilla(), sharp(largest_row), of_a_row(largest_row), step},
+                          how);
 }
 
 /// n = 4, p = (1/2, 1/6, 1/6, 1/6), v_1 opposite to the others: 1/2 on both sides.

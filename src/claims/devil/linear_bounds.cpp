@@ -58,8 +58,7 @@ std::vector<Reading> check_bound(const Check& how) {
         if (!(s.minCoeff() > 0)) return {};
         return BoundSides{largest_row(linear_derivative(s).transpose()), 0.25 / s.minCoeff()};
     };
-    return {examine_bound(printed_linear(), how), examine_bound(sharp_bound(), how),
-            examine_bound(step, how)};
+    return examine_bounds({printed_linear(), sharp_bound(), step}, how);
 }
 
 /// n = 2, equal scores, values 1 and 1 - sqrt(2): sqrt(2)/4 on both sides.

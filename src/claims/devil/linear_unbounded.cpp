@@ -90,7 +90,7 @@ Bound by_the_sum() {
 }
 
 std::vector<Reading> check_unbounded_derivative(const Check& how) {
-    return {examine_bound(unbounded_derivative(), how), examine_bound(by_the_sum(), how)};
+    return examine_bounds({unbounded_derivative(), by_the_sum()}, how);
 }
 
 /// n scores of c: (1 / c) (1 / n) (1 - 1 / n).
@@ -260,8 +260,7 @@ Bound homogeneous(double degree) {
 }
 
 std::vector<Reading> check_unbounded_gradient(const Check& how) {
-    return {examine_bound(unbounded_gradient(), how), examine_bound(homogeneous(1), how),
-            examine_bound(equal_tokens(), how)};
+    return examine_bounds({unbounded_gradient(), homogeneous(1), equal_tokens()}, how);
 }
 
 /// Two scores of c, values 1 and -1: 1 / (2 c).

@@ -60,8 +60,7 @@ Bound row_gradient(double part) {
 }
 
 std::vector<Reading> check_norm_gradient(const Check& how) {
-    return {examine_bound(printed_gradient(), how), examine_bound(sharp_gradient(), how),
-            examine_bound(row_gradient(1), how)};
+    return examine_bounds({printed_gradient(), sharp_gradient(), row_gradient(1)}, how);
 }
 
 /// The norm uses a hundredth of the eps in the bound.
@@ -155,7 +154,7 @@ Bound sum_to_d(Matrix (*printed)(const Row&, Index n)) {
 }
 
 std::vector<Reading> check_sum(const Check& how) {
-    return {examine_bound(printed_sum(), how), examine_bound(sum_to_d(whole_sum), how)};
+    return examine_bounds({printed_sum(), sum_to_d(whole_sum)}, how);
 }
 
 /// n = d: the sums are equal.  t = (3, 4), eps = 25/2, a = 0: dL/dt = t eps / 25^2.

@@ -125,8 +125,7 @@ Bound off_diagonal() {
 }
 
 std::vector<Reading> check_norm_entries(const Check& how) {
-    return {examine_bound(entries(), how), examine_bound(diagonal(), how),
-            examine_bound(off_diagonal(), how)};
+    return examine_bounds({entries(), diagonal(), off_diagonal()}, how);
 }
 
 std::vector<Reading> violate_norm_entries(const Check& how) {
@@ -190,20 +189,18 @@ Bound third() {
 }
 
 std::vector<Reading> check_lines(const Check& how) {
-    const Bound list[] = {
-        line_bound("first equality",
-                   "|do_j/dt_k| sqrt(sigma^2 + eps) = 1{j=k} - t_j t_k / (|t|^2 + d eps)",
-                   derivative_line, first_line, true),
-        line_bound("second equality",
-                   "1{j=k} - t_j t_k / (|t|^2 + d eps) = 1{j=k} + t_j t_k / (|t|^2 + d eps)",
-                   first_line, second_line, true),
-        third(),
-        line_bound("fourth line", "1{j=k} + (t_j^2 + t_k^2) / (2 |t|^2) <= 3/2", third_line,
-                   fourth_line, false),
-        absolute_values()};
-    std::vector<Reading> readings;
-    for (const Bound& b : list) readings.push_back(examine_bound(b, how));
-    return readings;
+    return examine_bounds(
+        {line_bound("first equality",
+                    "|do_j/dt_k| sqrt(sigma^2 + eps) = 1{j=k} - t_j t_k / (|t|^2 + d eps)",
+                    derivative_line, first_line, true),
+         line_bound("second equality",
+                    "1{j=k} - t_j t_k / (|t|^2 + d eps) = 1{j=k} + t_j t_k / (|t|^2 + d eps)",
+                    first_line, second_line, true),
+         third(),
+         line_bound("fourth line", "1{j=k} + (t_j^2 + t_k^2) / (2 |t|^2) <= 3/2", third_line,
+                    fourth_line, false),
+         absolute_values()},
+        how);
 }
 
 /// t = (1, 1): both sides of the third line are 1/2 off the diagonal as eps vanishes.
@@ -253,8 +250,7 @@ Bound sharp_frobenius() {
 }
 
 std::vector<Reading> check_derivative_norm(const Check& how) {
-    return {examine_bound(printed_norm(), how), examine_bound(frobenius(), how),
-            examine_bound(sharp_norm(), how), examine_bound(sharp_frobenius(), how)};
+    return examine_bounds({printed_norm(), frobenius(), sharp_norm(), sharp_frobenius()}, how);
 }
 
 std::vector<Reading> violate_derivative_norm(const Check& how) {

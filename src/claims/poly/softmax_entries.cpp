@@ -54,13 +54,12 @@ Bound entries(ComplexRow (*weights)(const ComplexRow& x)) {
 }
 
 std::vector<Reading> check_entries(const Check& how) {
-    return {examine_bound(entries(softmax_weights.of), how),
-            examine_bound(gradient("(24), first entry", "dF_ij/dx_i1 = -F_ij F_i1^2 for j != 1",
-                                   with_first_entry, softmax_weights.of),
-                          how),
-            examine_bound(gradient("(24), last entry", "dF_ij/dx_iN = F_ij F_iN for j != N",
-                                   with_last_entry, softmax_weights.of),
-                          how)};
+    return examine_bounds({entries(softmax_weights.of),
+                           gradient("(24), first entry", "dF_ij/dx_i1 = -F_ij F_i1^2 for j != 1",
+                                    with_first_entry, softmax_weights.of),
+                           gradient("(24), last entry", "dF_ij/dx_iN = F_ij F_iN for j != N",
+                                    with_last_entry, softmax_weights.of)},
+                          how);
 }
 
 /// Two equal numbers: 1/2 - 1/4.

@@ -42,7 +42,7 @@ Bound from_below(double sum) {
 }
 
 std::vector<Reading> check_softmax_norm(const Check& how) {
-    return {examine_bound(from_above(), how), examine_bound(from_below(1), how)};
+    return examine_bounds({from_above(), from_below(1)}, how);
 }
 
 /// Every row attends to one token: exactly so where exp underflows.
@@ -97,9 +97,7 @@ std::vector<Bound> derivative_bounds() {
 }
 
 std::vector<Reading> check_derivative(const Check& how) {
-    std::vector<Reading> readings;
-    for (const Bound& b : derivative_bounds()) readings.push_back(examine_bound(b, how));
-    return readings;
+    return examine_bounds(derivative_bounds(), how);
 }
 
 /// softmax(10 A): the derivative by A is ten times as large.
@@ -197,9 +195,7 @@ std::vector<Reading> check_steps(const Check& how) {
         "(38)", "4 sum_j F_ij^2 = 4",
         [](const Matrix& P) -> Matrix { return 4 * P.cwiseAbs2().rowwise().sum(); },
         [](const Matrix& P) -> Matrix { return Matrix::Constant(P.rows(), 1, 4); }));
-    std::vector<Reading> readings;
-    for (const Bound& b : list) readings.push_back(examine_bound(b, how));
-    return readings;
+    return examine_bounds(list, how);
 }
 
 /// softmax(10 A), whose gradient is ten times as large.

@@ -168,9 +168,9 @@ Bound residual_bound(std::string reading, bool residual) {
 }
 
 std::vector<Reading> check_products(const Check& how) {
-    return {examine_bound(power_rate("powers of one P", second_eigenvalue), how),
-            examine_bound(plain_products(), how),
-            examine_bound(residual_bound("with the residual", true), how)};
+    return examine_bounds({power_rate("powers of one P", second_eigenvalue), plain_products(),
+                           residual_bound("with the residual", true)},
+                          how);
 }
 
 /// n = 2, P_1 constant: (I + P)/2 has rows (1, 0) and (1/2, 1/2), which differ by 1/2.

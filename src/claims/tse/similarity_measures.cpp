@@ -68,11 +68,11 @@ Matrix weighted_part(const Matrix& X) {
 }
 
 std::vector<Reading> check_definition(const Check& how) {
-    return {examine_bound(token_equation("sum", "t_sim + t_div = 1", whole), how),
-            examine_bound(at_most_one(true, similarity_of), how),
-            examine_bound(at_most_one(false, diversity_of), how),
-            examine_bound(token_equation("1 for equal rows", "t_sim(1 v^T) = 1", repeated), how),
-            examine_bound(distance_equation(apart), how)};
+    return examine_bounds({token_equation("sum", "t_sim + t_div = 1", whole),
+                           at_most_one(true, similarity_of), at_most_one(false, diversity_of),
+                           token_equation("1 for equal rows", "t_sim(1 v^T) = 1", repeated),
+                           distance_equation(apart)},
+                          how);
 }
 
 Attained attain_definition() { return {t_sim(Matrix{{1.0, 2}, {1, 2}, {1, 2}}), 1, 1e-15}; }
@@ -171,12 +171,12 @@ std::vector<Reading> check_cosine(const Check& how) {
     Bound equal =
         token_equation("identity", "t_cos = (n t_sim(X/|rows|) - 1)/(n - 1)", cosine_identity);
     equal.role = Role::sharper;  // derived here
-    return {
-        examine_bound(token_equation("average over pairs",
-                                     "(1) is the average of <x_i, x_j>/(|x_i| |x_j|) over i != j",
-                                     pairs_average),
-                      how),
-        examine_bound(equal, how), examine_bound(cosine_range(mean_cosine), how)};
+    return examine_bounds(
+        {token_equation("average over pairs",
+                        "(1) is the average of <x_i, x_j>/(|x_i| |x_j|) over i != j",
+                        pairs_average),
+         equal, cosine_range(mean_cosine)},
+        how);
 }
 
 /// Three unit vectors at 120 degrees.

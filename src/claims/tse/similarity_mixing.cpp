@@ -82,13 +82,11 @@ Bound ceiling(Matrix (*changed)(const Matrix& P) = nullptr) {
 }
 
 std::vector<Reading> check_mixing(const Check& how) {
-    std::vector<Reading> readings;
-    for (const Bound& b :
-         {mixing_bound("similar part", similar_formula, Relation::at_least, similar_sides),
-          mixing_bound("diverse part", diverse_formula, Relation::at_most, diverse_sides),
-          kept_mean("columns that sum to 1", false), kept_mean("X = e u^T", true), ceiling()})
-        readings.push_back(examine_bound(b, how));
-    return readings;
+    return examine_bounds(
+        {mixing_bound("similar part", similar_formula, Relation::at_least, similar_sides),
+         mixing_bound("diverse part", diverse_formula, Relation::at_most, diverse_sides),
+         kept_mean("columns that sum to 1", false), kept_mean("X = e u^T", true), ceiling()},
+        how);
 }
 
 /// Both tokens become the smaller one: omega = 1/3, mu1 = 2/3.
@@ -234,15 +232,13 @@ std::optional<Step> nearly_equal_tokens(const Variables& v) {
 std::optional<Step> any_step(const Variables& v) { return mixed_step(v); }
 
 std::vector<Reading> check_deviation(const Check& how) {
-    std::vector<Reading> readings;
-    for (const Bound& b :
-         {deviation_bound("ratio", 1), gamma_identity(),
-          least_gamma("least gamma", "gamma >= 1/4 for doubly stochastic P", balanced_step,
-                      {balanced_attention()}),
-          least_gamma("least gamma, X near e u^T", "gamma >= 1/4 as X tends to e u^T, any P",
-                      nearly_equal_tokens)})
-        readings.push_back(examine_bound(b, how));
-    return readings;
+    return examine_bounds(
+        {deviation_bound("ratio", 1), gamma_identity(),
+         least_gamma("least gamma", "gamma >= 1/4 for doubly stochastic P", balanced_step,
+                     {balanced_attention()}),
+         least_gamma("least gamma, X near e u^T", "gamma >= 1/4 as X tends to e u^T, any P",
+                     nearly_equal_tokens)},
+        how);
 }
 
 /// P = Pi1: E xi1 = 2, E xi2 = 1, gamma = 1/4; xi1 = 2 + 1/4 and xi2 = 1 - 1/4 give eta = -1.

@@ -72,10 +72,10 @@ std::vector<Reading> check_rate(const Check& how) {
     };
     Bound sharper = pair_identity("odds", odds_formula, odds);
     sharper.role = Role::sharper;
-    return {
-        examine_bound(pair_identity("rate", "r = 1 + (xi1/xi2 - 1) t_sim(X)", rate), how),
-        examine_bound(pair_identity("above 1", "r > 1 if and only if xi1 > xi2", same_sign), how),
-        examine_bound(sharper, how)};
+    return examine_bounds(
+        {pair_identity("rate", "r = 1 + (xi1/xi2 - 1) t_sim(X)", rate),
+         pair_identity("above 1", "r > 1 if and only if xi1 > xi2", same_sign), sharper},
+        how);
 }
 
 /// X = (2, 0), Y = (3.5, 0.5): t_div 1/2 and 9/50, xi1 = 4, xi2 = 9/4.
@@ -196,12 +196,11 @@ std::vector<Reading> check_removal(const Check& how) {
         b.search = {{2, 1}, {3, 2}};
         return b;
     }();
-    return {
-        examine_bound(
-            removal_bound("portion", "|Pi1 Y|_F = (1 - tau) |Pi1 X|_F, offset by 1", portion), how),
-        examine_bound(diverse_stays(removed), how), examine_bound(less, how),
-        examine_bound(similarity_becomes(true, removed), how),
-        examine_bound(similarity_becomes(false, removed), how)};
+    return examine_bounds(
+        {removal_bound("portion", "|Pi1 Y|_F = (1 - tau) |Pi1 X|_F, offset by 1", portion),
+         diverse_stays(removed), less, similarity_becomes(true, removed),
+         similarity_becomes(false, removed)},
+        how);
 }
 
 /// X = (3, 1), tau = 1/2: t = 4/5 becomes 1/2.
