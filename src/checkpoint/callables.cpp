@@ -13,19 +13,12 @@ namespace tsdiag::checkpoint {
 namespace {
 
 /// Prefixes.
-constexpr std::array<std::string_view, 13> usual = {"torch._utils._rebuild_",
-                                                    "torch._tensor.",
-                                                    "torch.storage._",
-                                                    "torch.nn.parameter.",
-                                                    "torch.Size",
-                                                    "torch.device",
-                                                    "torch.serialization._",
-                                                    "numpy.core.multiarray.",
-                                                    "numpy._core.multiarray.",
-                                                    "numpy.dtype",
-                                                    "numpy.ndarray",
-                                                    "collections.",
-                                                    "_codecs.encode"};
+constexpr std::array<std::string_view, 13> usual = {
+    "torch._utils._rebuild_", "torch._tensor.", "torch.storage._", "torch.nn.parameter.",
+    "torch.Size", "torch.device", "torch.serialization._",
+    // Of NumPy and Python.
+    "numpy.core.multiarray.", "numpy._core.multiarray.", "numpy.dtype", "numpy.ndarray",
+    "collections.", "_codecs.encode"};
 /// Names in builtins, under either name of the module.
 constexpr std::array<std::string_view, 14> containers = {
     "set",  "frozenset", "dict",  "list",  "tuple", "int",       "float",

@@ -179,44 +179,17 @@ Unpacked unpack_gptq(const Checkpoint& file, const std::string& name, const Gptq
 }
 
 /// Keys that are obeyed, or say how the weights were found and how a server runs them.
-constexpr std::string_view gptq_keys[] = {"quant_method",
-                                          "method",
-                                          "bits",
-                                          "group_size",
-                                          "desc_act",
-                                          "sym",
-                                          "checkpoint_format",
-                                          "format",
-                                          "pack_dtype",
-                                          "dynamic",
-                                          "lm_head",
-                                          "meta",
-                                          "adapter",
-                                          "is_marlin_format",
-                                          "static_groups",
-                                          "true_sequential",
-                                          "damp_percent",
-                                          "damp_auto_increment",
-                                          "mse",
-                                          "act_group_aware",
-                                          "model_name_or_path",
-                                          "model_file_base_name",
-                                          "model_seqlen",
-                                          "dataset",
-                                          "tokenizer",
-                                          "batch_size",
-                                          "block_name_to_quantize",
-                                          "module_name_preceding_first_block",
-                                          "modules_in_block_to_quantize",
-                                          "modules_to_not_convert",
-                                          "pad_token_id",
-                                          "use_cuda_fp16",
-                                          "use_exllama",
-                                          "disable_exllama",
-                                          "exllama_config",
-                                          "max_input_length",
-                                          "cache_block_outputs",
-                                          "backend"};
+constexpr std::string_view gptq_keys[] = {
+    "quant_method", "method", "bits", "group_size", "desc_act", "sym", "checkpoint_format",
+    "format", "pack_dtype", "dynamic", "lm_head", "meta", "adapter", "is_marlin_format",
+    // How the weights were found.
+    "static_groups", "true_sequential", "damp_percent", "damp_auto_increment", "mse",
+    "act_group_aware", "model_name_or_path", "model_file_base_name", "model_seqlen", "dataset",
+    "tokenizer", "batch_size", "block_name_to_quantize", "module_name_preceding_first_block",
+    "modules_in_block_to_quantize", "modules_to_not_convert", "pad_token_id",
+    // How a server runs them.
+    "use_cuda_fp16", "use_exllama", "disable_exllama", "exllama_config", "max_input_length",
+    "cache_block_outputs", "backend"};
 
 /// Rules for some modules; those that begin with "-:" leave a module as it is, which shows.
 bool has_rules(const Json& dynamic) {
@@ -271,27 +244,12 @@ Unpacked unpack_awq(const Checkpoint& file, const std::string& name, std::int64_
             std::move(packed).used()};
 }
 
-constexpr std::string_view awq_keys[] = {"quant_method",
-                                         "method",
-                                         "bits",
-                                         "w_bit",
-                                         "group_size",
-                                         "q_group_size",
-                                         "version",
-                                         "format",
-                                         "checkpoint_format",
-                                         "zero_point",
-                                         "modules_to_not_convert",
-                                         "backend",
-                                         "do_fuse",
-                                         "fuse_max_seq_len",
-                                         "modules_to_fuse",
-                                         "exllama_config",
-                                         "desc_act",
-                                         "sym",
-                                         "lm_head",
-                                         "meta",
-                                         "pack_dtype"};
+constexpr std::string_view awq_keys[] = {
+    "quant_method", "method", "bits", "w_bit", "group_size", "q_group_size", "version", "format",
+    "checkpoint_format", "zero_point", "modules_to_not_convert", "desc_act", "sym", "lm_head",
+    "meta", "pack_dtype",
+    // How a server runs them.
+    "backend", "do_fuse", "fuse_max_seq_len", "modules_to_fuse", "exllama_config"};
 
 Unpack obey_awq(const Json& said) {
     const bool bits =

@@ -33,20 +33,13 @@ constexpr std::array<std::string_view, 16> read_keys = {"peft_type",
                                                         "layers_to_transform",
                                                         "init_lora_weights"};
 /// Of no effect on a model that is not trained on: where it is from, how it began, how it was run.
-constexpr std::array<std::string_view, 14> harmless_keys = {"base_model_name_or_path",
-                                                            "revision",
-                                                            "auto_mapping",
-                                                            "peft_version",
-                                                            "task_type",
-                                                            "inference_mode",
-                                                            "lora_dropout",
-                                                            "runtime_config",
-                                                            "loftq_config",
-                                                            "eva_config",
-                                                            "corda_config",
-                                                            "lora_ga_config",
-                                                            "megatron_core",
-                                                            "qalora_group_size"};
+constexpr std::array<std::string_view, 14> harmless_keys = {
+    "base_model_name_or_path", "revision", "auto_mapping", "peft_version", "task_type",
+    "inference_mode", "lora_dropout", "runtime_config",
+    // How it began.
+    "loftq_config", "eva_config", "corda_config", "lora_ga_config",
+    // How it was run.
+    "megatron_core", "qalora_group_size"};
 /// Another model than W + s B A, unless they are absent, null, false or empty.
 constexpr std::array<std::string_view, 14> other_models = {
     "use_qalora",     "use_bdlora",           "trainable_token_indices", "layer_replication",

@@ -32,32 +32,14 @@ constexpr std::string_view weight = "weight";
 
 /// Keys of a `quantization_config` that are obeyed, or say how weights were found or activations
 /// are rounded; one that ends in '_' begins a group of them.
-constexpr std::array<std::string_view, 26> known_keys{"quant_method",
-                                                      "activation_scheme",
-                                                      "activation_scale_ub",
-                                                      "weight_block_size",
-                                                      "fmt",
-                                                      "scale_fmt",
-                                                      "dequantize",
-                                                      "modules_to_not_convert",
-                                                      "ignored_layers",
-                                                      "ignore",
-                                                      "exclude_modules",
-                                                      "config_groups",
-                                                      "transform_config",
-                                                      "format",
-                                                      "global_compression_ratio",
-                                                      "kv_cache_scheme",
-                                                      "kv_cache_quant_algo",
-                                                      "quantization_status",
-                                                      "sparsity_config",
-                                                      "version",
-                                                      "quant_algo",
-                                                      "producer",
-                                                      "load_in_",
-                                                      "_load_in_",
-                                                      "bnb_4bit_",
-                                                      "llm_int8_"};
+constexpr std::array<std::string_view, 26> known_keys{
+    "quant_method", "activation_scheme", "activation_scale_ub", "weight_block_size", "fmt",
+    "scale_fmt", "dequantize", "modules_to_not_convert", "ignored_layers", "ignore",
+    "exclude_modules", "config_groups", "transform_config", "format", "global_compression_ratio",
+    "kv_cache_scheme", "kv_cache_quant_algo", "quantization_status", "sparsity_config", "version",
+    "quant_algo", "producer",
+    // Groups.
+    "load_in_", "_load_in_", "bnb_4bit_", "llm_int8_"};
 
 /// Rows and columns that share a scale.
 using Block = std::pair<std::int64_t, std::int64_t>;

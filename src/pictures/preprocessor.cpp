@@ -359,34 +359,16 @@ Preprocessor of_timm(const Json& object, std::string_view source) {
     if (out.mean.empty()) out.mean.assign(imagenet_mean.begin(), imagenet_mean.end());
     if (out.deviation.empty())
         out.deviation.assign(imagenet_deviation.begin(), imagenet_deviation.end());
-    // Reviewed: where the weights come from, the classifier, and sizes for other uses.
-    constexpr std::array<std::string_view, 27> harmless{"tag",
-                                                        "custom_load",
-                                                        "url",
-                                                        "file",
-                                                        "hf_hub_id",
-                                                        "hf_hub_filename",
-                                                        "source",
-                                                        "architecture",
-                                                        "origin_url",
-                                                        "license",
-                                                        "paper_name",
-                                                        "paper_ids",
-                                                        "notes",
-                                                        "classifier",
-                                                        "first_conv",
-                                                        "num_classes",
-                                                        "num_features",
-                                                        "pool_size",
-                                                        "global_pool",
-                                                        "fixed_input_size",
-                                                        "min_input_size",
-                                                        "test_input_size",
-                                                        "test_crop_pct",
-                                                        "label_offset",
-                                                        "label_names",
-                                                        "label_descriptions",
-                                                        "state_dict"};
+    // Reviewed.
+    constexpr std::array<std::string_view, 27> harmless{
+        // Where the weights come from.
+        "tag", "custom_load", "url", "file", "hf_hub_id", "hf_hub_filename", "source",
+        "architecture", "origin_url", "license", "paper_name", "paper_ids", "notes",
+        // The classifier.
+        "classifier", "first_conv", "num_classes", "num_features", "pool_size", "global_pool",
+        // Sizes for other uses, and labels.
+        "fixed_input_size", "min_input_size", "test_input_size", "test_crop_pct", "label_offset",
+        "label_names", "label_descriptions", "state_dict"};
     keys.end(harmless);
     return out;
 }

@@ -23,38 +23,15 @@ bool is_there(const fs::path& file) {
 }
 
 /// Keys of a tokenizer_config.json that do not decide the ids of one text.
-constexpr std::array<std::string_view, 32> without_effect{"model_max_length",
-                                                          "tokenizer_class",
-                                                          "name_or_path",
-                                                          "special_tokens_map_file",
-                                                          "tokenizer_file",
-                                                          "clean_up_tokenization_spaces",
-                                                          "padding_side",
-                                                          "truncation_side",
-                                                          "model_input_names",
-                                                          "errors",
-                                                          "use_fast",
-                                                          "max_len",
-                                                          "init_inputs",
-                                                          "processor_class",
-                                                          "chat_template",
-                                                          "auto_map",
-                                                          "trust_remote_code",
-                                                          "spaces_between_special_tokens",
-                                                          "max_length",
-                                                          "stride",
-                                                          "truncation_strategy",
-                                                          "truncation",
-                                                          "padding",
-                                                          "pad_to_multiple_of",
-                                                          "pad_token_type_id",
-                                                          "return_token_type_ids",
-                                                          "trim_offsets",
-                                                          "full_tokenizer_file",
-                                                          "backend",
-                                                          "is_local",
-                                                          "local_files_only",
-                                                          "padding_strategy"};
+constexpr std::array<std::string_view, 32> without_effect{
+    "model_max_length", "tokenizer_class", "name_or_path", "special_tokens_map_file",
+    "tokenizer_file", "clean_up_tokenization_spaces", "padding_side", "truncation_side",
+    "model_input_names", "errors", "use_fast", "max_len", "init_inputs", "processor_class",
+    "chat_template", "auto_map", "trust_remote_code", "spaces_between_special_tokens",
+    // Of calls, and of where the files are.
+    "max_length", "stride", "truncation_strategy", "truncation", "padding", "pad_to_multiple_of",
+    "pad_token_type_id", "return_token_type_ids", "trim_offsets", "full_tokenizer_file", "backend",
+    "is_local", "local_files_only", "padding_strategy"};
 /// Those that `Declarations` reads.
 constexpr std::array<std::string_view, 10> of_tokens{"added_tokens_decoder",
                                                      "additional_special_tokens",

@@ -32,32 +32,16 @@ bool matches(const Checkpoint& file, const Json& config) {
 
 /// Keys of its configuration that change no state, and those that must leave something out.
 void read_keys(Reader& r) {
-    for (const char* key : {"model_name",
-                            "original_architecture",
-                            "from_checkpoint",
-                            "checkpoint_index",
-                            "checkpoint_label_type",
-                            "checkpoint_value",
-                            "init_mode",
-                            "init_weights",
-                            "device",
-                            "n_devices",
-                            "seed",
-                            "n_params",
-                            "use_hook_tokens",
-                            "use_hook_mlp_in",
-                            "use_attn_in",
-                            "use_attn_result",
+    for (const char* key : {"model_name", "original_architecture", "from_checkpoint",
+                            "checkpoint_index", "checkpoint_label_type", "checkpoint_value",
+                            "init_mode", "init_weights", "device", "n_devices", "seed", "n_params",
+                            // What is recorded.
+                            "use_hook_tokens", "use_hook_mlp_in", "use_attn_in", "use_attn_result",
                             "use_split_qkv_input",
-                            "default_prepend_bos",
-                            "d_vocab_out",
-                            "window_size",
-                            "attn_types",
-                            "rotary_base",
-                            "rotary_adjacent_pairs",
-                            "load_in_4bit",
-                            "ungroup_grouped_query_attention",
-                            "trust_remote_code"})
+                            // Others.
+                            "default_prepend_bos", "d_vocab_out", "window_size", "attn_types",
+                            "rotary_base", "rotary_adjacent_pairs", "load_in_4bit",
+                            "ungroup_grouped_query_attention", "trust_remote_code"})
         r.value({key});
     for (const char* key :
          {"attn_only", "parallel_attn_mlp", "gated_mlp", "final_rms", "use_local_attn",
