@@ -373,4 +373,9 @@ RandomModel drawn(ModelSpec spec, const Law& law, std::string_view how) {
     return out;
 }
 
+RandomModel drawn_normal(ModelSpec spec, std::string_view how) {
+    return drawn(
+        std::move(spec), [](const Parameter& p) { return normal_law(p, 0.02); }, how);
+}
+
 }  // namespace tsdiag::families

@@ -96,5 +96,8 @@ Draw normal_law(const Parameter& parameter, double deviation, Index padding = -1
 /// (`AttentionEntry::learned`); logits of an unscaled attention have the scale 1.  `how`: the laws
 /// in words, for the user.
 RandomModel drawn(ModelSpec spec, const Law& law, std::string_view how);
+/// By `normal_law` of 0.02.
+RandomModel drawn_normal(ModelSpec spec,
+                         std::string_view how = "weights N(0, 0.02^2), biases 0, norms 1 and 0");
 
 }  // namespace tsdiag::families

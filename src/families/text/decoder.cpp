@@ -222,9 +222,7 @@ RandomModel draw(const Decoder& d, std::string_view name, const Keys& keys) {
     fix(d, s);
     if (preset->change) preset->change(s);
     if (d.law) return drawn(std::move(s), d.law, d.law_in_words);
-    return drawn(
-        std::move(s), [](const Parameter& p) { return normal_law(p, 0.02); },
-        "weights N(0, 0.02^2), biases 0, norms 1 and 0");
+    return drawn_normal(std::move(s));
 }
 
 Json config(const Decoder& d, const ModelSpec& s) {

@@ -337,9 +337,7 @@ RandomModel draw(std::string_view name, const Keys& keys) {
                      .of_input = true,
                      .shared = sizes.ffn};
     }
-    return drawn(
-        std::move(s), [](const Parameter& p) { return normal_law(p, 0.02); },
-        "weights N(0, 0.02^2), norms 1");
+    return drawn_normal(std::move(s), "weights N(0, 0.02^2), norms 1");
 }
 
 Json config(const ModelSpec& s) {

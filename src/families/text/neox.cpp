@@ -86,9 +86,7 @@ RandomModel draw(std::string_view name, const Keys& keys) {
     b.attention.rotary.columns = rotary_columns(b.attention.head_dim, 0.25);
     ModelSpec s = token_model("gpt_neox", sizes, b);
     s.final_norm = true;
-    return drawn(
-        std::move(s), [](const Parameter& p) { return normal_law(p, 0.02); },
-        "weights N(0, 0.02^2), biases 0, norms 1 and 0");
+    return drawn_normal(std::move(s));
 }
 
 std::vector<std::string_view> random_names() { return names_of(named); }

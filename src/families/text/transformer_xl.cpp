@@ -204,9 +204,8 @@ RandomModel draw(std::string_view name, const Keys& keys) {
     s.memory_tokens = memory;
     s.embedding.max_tokens = sizes.tokens + memory;
     add_own_parameters(s);
-    return drawn(
-        std::move(s), [](const Parameter& p) { return normal_law(p, 0.02); },
-        "weights N(0, 0.02^2), u and v of each layer too, biases 0, norms 1 and 0");
+    return drawn_normal(std::move(s),
+                        "weights N(0, 0.02^2), u and v of each layer too, biases 0, norms 1 and 0");
 }
 
 Json config(const ModelSpec& s) {

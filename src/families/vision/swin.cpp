@@ -452,9 +452,8 @@ RandomModel draw(std::string_view name, const Keys& keys) {
     set_shifts(s);
     if (const std::string why = misfit(s); !why.empty())
         k.refuse(fmt::format("{}; pass another image, patch or window", why));
-    return drawn(
-        std::move(s), [](const Parameter& p) { return normal_law(p, 0.02); },
-        "weights and relative biases N(0, 0.02^2), biases 0, norms 1 and 0");
+    return drawn_normal(std::move(s),
+                        "weights and relative biases N(0, 0.02^2), biases 0, norms 1 and 0");
 }
 
 }  // namespace

@@ -164,9 +164,7 @@ RandomModel draw(std::string_view name, const Keys& keys) {
             s, [s](const Parameter& p) { return linear_law(p, s); },
             "weights and biases U(-1/sqrt(in), 1/sqrt(in)) as PyTorch's Linear, positions and "
             "prefix tokens N(0, 1), norms 1 and 0");
-    return drawn(
-        std::move(s), [](const Parameter& p) { return normal_law(p, 0.02); },
-        "weights N(0, 0.02^2), biases 0, norms 1 and 0");
+    return drawn_normal(std::move(s));
 }
 
 std::vector<std::string_view> random_names() {
