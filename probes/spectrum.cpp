@@ -350,8 +350,7 @@ constexpr Metric spectrum_metrics[] = {
      .source = "[TSE] (16)",
      .range = ">= -1",
      .undefined = "pre-norm, the attention branch or P V is normalised, P V is gated, omega >= 1, "
-                  "omega is undefined, or P is "
-                  "over channels",
+                  "omega is undefined, or P is over channels",
      .seconds = spectrum_seconds,
      .bytes = krylov_and_mixing_bytes},
     {.name = metric::est2,
@@ -360,8 +359,7 @@ constexpr Metric spectrum_metrics[] = {
      .source = "[TSE] (17), where a2 = 1",
      .range = "[0, a2]",
      .undefined = "pre-norm, the attention branch or P V is normalised, P V is gated, spectral_gap "
-                  "is undefined, or P is over "
-                  "channels",
+                  "is undefined, or P is over channels",
      .seconds = spectrum_seconds,
      .bytes = krylov_bytes},
     {.name = "delta_pi",

@@ -21,9 +21,8 @@ constexpr std::array linformer_options{
                                 1, 1e6)),
     switch_option("shared", "0", "1: F = E"),
     switch_option("per_head", "0",
-                  "1: each head of keys has its own E and F, as in the code of "
-                  "Nystromformer; 0: the heads of a layer share them, as in that "
-                  "of Linformer"),
+                  "1: each head of keys has its own E and F, as in the code of Nystromformer; 0: "
+                  "the heads of a layer share them, as in that of Linformer"),
     seed_option("seed of E and F, U(-1, 1) / sqrt(k), if a model has none: its "
                 "inputs may have any length")};
 

@@ -16,8 +16,7 @@ inline constexpr AttentionOption scale_option{
     .most = 1e6,
     .description =
         "c: none is 1, N the number of tokens, in windows that of a window, a number such as 1/14, "
-        "or learned (\"dynamic\"): "
-        "the parameter `scale`, one per layer or one per head"};
+        "or learned (\"dynamic\"): the parameter `scale`, one per layer or one per head"};
 inline constexpr AttentionOption start_option{
     .name = "start",
     .fallback = "1/sqrt(N)",

@@ -372,8 +372,7 @@ class Applying {
         if (a[0] != rank || b[1] != rank)
             refuse(source_,
                    fmt::format("tensors '{}' and '{}' are {} and {}, expected ({}, inputs) "
-                               "and (outputs, {}) by the rank of {}. Are both of one "
-                               "adapter?",
+                               "and (outputs, {}) by the rank of {}. Are both of one adapter?",
                                of.a->name, of.b->name, shape_text(a), shape_text(b), rank, rank,
                                config_name_));
         return rank;

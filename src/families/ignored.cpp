@@ -117,9 +117,8 @@ void refuse_quantised(const Checkpoint& file, const DetectOptions& options) {
     for (const std::string& name : file.names())
         if (std::ranges::any_of(beside_quantised, [&](const char* p) { return glob(p, name); }))
             throw FormatError(fmt::format(
-                "{}: tensor '{}' belongs to quantised weights, which nothing describes; "
-                "pass the model's own config.json with --config, or use the model in "
-                "f32, f16 or bf16",
+                "{}: tensor '{}' belongs to quantised weights, which nothing describes; pass the "
+                "model's own config.json with --config, or use the model in f32, f16 or bf16",
                 file.source(), name));
 }
 

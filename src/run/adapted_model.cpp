@@ -168,8 +168,7 @@ AdaptedModel adapted_model(const SubjectOptions& given) {
         if (!is_adapter)
             throw UsageError(
                 fmt::format("--base: {} is no adapter of PEFT without its model, "
-                            "expected adapter_config.json and "
-                            "adapter_model.safetensors in it.",
+                            "expected adapter_config.json and adapter_model.safetensors in it.",
                             options.model));
         if (!fs::exists(options.base, failed))
             throw FormatError(fmt::format(

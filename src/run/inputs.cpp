@@ -326,8 +326,7 @@ void InputSource::read_images() {
     if (array_->dtype == DType::u8)
         throw FormatError(
             fmt::format("{}: holds bytes, expected what the model's preprocessing makes of them; "
-                        "pass the pictures "
-                        "by --images.",
+                        "pass the pictures by --images.",
                         file_));
     const std::vector<std::int64_t>& shape = array_->shape;
     const std::array<Index, 3> one{spec_.embedding.image.channels, spec_.embedding.image.height,

@@ -191,8 +191,7 @@ void require_plain(const Json& config, const SentencePieces& pieces, const std::
     const auto refuse = [&](const std::string& what) {
         throw FormatError(
             fmt::format("{}: tokenizer_config.json has {}; name a tokenizer.json with --tokenizer "
-                        "FILE, or pass "
-                        "ids with --input ids:FILE.",
+                        "FILE, or pass ids with --input ids:FILE.",
                         source, what));
     };
     const Json& prefix = config["add_prefix_space"];

@@ -231,8 +231,7 @@ std::vector<Reading> violate_first_power(const Check& how) {
 Mean higher_power(const Check& how, int p, std::string reading) {
     Mean power = gradient_mean(how, p, std::move(reading),
                                "E |d((X Q K^T X^T)^p)/dQ|_F^2 = (2p - 3)!! d^p sigma_w^(4p - 2) "
-                               "sigma_x^(4p) N^2 D^(2p), to a "
-                               "factor of 2",
+                               "sigma_x^(4p) N^2 D^(2p), to a factor of 2",
                                printed_power(logit_sizes(how), p));
     power.within = 1;  // "approximately": a factor of p^2 or more is missing
     return power;
@@ -336,8 +335,7 @@ extern const Claim poly_eq71 = {
     .sharp =
         "p^2 (2p - 3)!! d ... (d + 2p - 2) sigma_w^(4p - 2) sigma_x^(4p) (N (N - 1) (D ... (D + 2p "
         "- 2))^2 + N D ... (D + 4p - 2)), the dots in steps of 2.  A factor p^2 is missing at "
-        "every "
-        "size.",
+        "every size.",
     .loose = "the mean square is more than p^2 times what is stated.",
     .n = 8,
     .d = 8,

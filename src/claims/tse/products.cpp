@@ -206,16 +206,14 @@ extern const Claim tse_sec221 = {
         "one closed class, at most 8 x 8, which attain the bound",
     .proof =
         "with the residual: any two rows of n - 1 factors share a path, since |lambda2| < 1 leaves "
-        "one "
-        "closed class; the P_k with |lambda2| <= 1 - eps are a compact set, so all such products "
-        "contract by one factor less than 1; of matrices of 0 and 1 a path has the weight of the "
-        "reading.",
+        "one closed class; the P_k with |lambda2| <= 1 - eps are a compact set, so all such "
+        "products contract by one factor less than 1; of matrices of 0 and 1 a path has the weight "
+        "of the reading.",
     .sharp =
         "With the residual and P_k of 0 and 1, n - 1 factors leave at most 1 - (min(1, alpha)/(1 + "
         "alpha))^(n-1) of differences of rows; other P_k may leave more, for n = 2 the part 1 - "
-        "alpha "
-        "(1 - lambda2)/(1 + alpha).  For n = 2 plain products converge as well, since lambda2 is a "
-        "determinant.",
+        "alpha (1 - lambda2)/(1 + alpha).  For n = 2 plain products converge as well, since "
+        "lambda2 is a determinant.",
     .n = 5,
     .trials = 400,
     .least_n = 2,

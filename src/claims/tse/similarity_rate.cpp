@@ -248,9 +248,8 @@ std::vector<Reading> violate_removal(const Check& how) {
 extern const Claim tse_prop23 = {
     .name = "tse.prop2.3",
     .statement =
-        "The escalation rate r = t_div(X)/t_div(Y) of a step from X to Y is r = 1 + "
-        "(xi1/xi2 - 1) t_sim(X), xi_i = |Pi_i Y|_F^2/|Pi_i X|_F^2, so that r > 1 if and only if "
-        "xi1 > xi2.",
+        "The escalation rate r = t_div(X)/t_div(Y) of a step from X to Y is r = 1 + (xi1/xi2 - 1) "
+        "t_sim(X), xi_i = |Pi_i Y|_F^2/|Pi_i X|_F^2, so that r > 1 if and only if xi1 > xi2.",
     .words = "Therefore, r(X,Y) > 1 if and only if xi1 > xi2",
     .source = "[TSE] Def. 2.2, Prop. 2.3, (5)-(7)",
     .assumes = "t_sim(X) and t_sim(Y) in (0, 1)",

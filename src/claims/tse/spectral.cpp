@@ -108,8 +108,7 @@ extern const Claim tse_sec25 = {
         "falls like 1/sqrt(n); random attention matrices also have large gaps.",
     .words =
         "stochastic (or Markov) matrices generated from normalizations of i.i.d. nonnegative "
-        "random variables almost surely have large spectral gaps of the order 1 - "
-        "O(1/sqrt(n))",
+        "random variables almost surely have large spectral gaps of the order 1 - O(1/sqrt(n))",
     .source = "[TSE] section 2.5",
     .assumes =
         "rows of independent non-constant entries |1 + x|, divided by their sums; attention as "

@@ -298,9 +298,8 @@ extern const Claim tse_lemmaA2 = {
 extern const Claim tse_lemmaA3 = {
     .name = "tse.lemmaA3",
     .statement =
-        "Quadratic forms concentrate: P(|B w|^2 - |B|_F^2 >= eps |B|_F^2) <= exp(-c "
-        "eps^2/K^2) for eps in (0, 1) and some absolute constant c; examined with c = "
-        "1/2.",
+        "Quadratic forms concentrate: P(|B w|^2 - |B|_F^2 >= eps |B|_F^2) <= exp(-c eps^2/K^2) for "
+        "eps in (0, 1) and some absolute constant c; examined with c = 1/2.",
     .words =
         "sub-gaussian norm K <= 1. Then for any given B in R^(p x q) and any eps in (0,1) "
         "there holds (26)",
@@ -321,8 +320,7 @@ extern const Claim tse_eq27 = {
         "for some absolute constant c; examined with c = 1/8, for eps in (0, 1) as in "
         "(26), and for every eps, since no range is printed.",
     .words =
-        "Combining the above two results, we readily deduce that for some absolute constant c "
-        "(27)",
+        "Combining the above two results, we readily deduce that for some absolute constant c (27)",
     .source = "[TSE] (27)",
     .assumes = "as Lemma A.3",
     .sharp =

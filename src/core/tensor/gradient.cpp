@@ -206,8 +206,7 @@ std::vector<Tensor> grad(const Tensor& y, const Tensor& cotangent, std::span<con
     for (const Tensor& x : wrt) {
         if (!x.tracked())
             throw ShapeError(
-                "grad: a tensor is not tracked; make it a variable() before it is "
-                "computed with");
+                "grad: a tensor is not tracked; make it a variable() before it is computed with");
         sweep.want(x);
     }
     if (y.tracked()) sweep.add(y.record(), differentiable ? cotangent : cotangent.detached());

@@ -395,8 +395,7 @@ Findings find_maps(const Table& table, const ExperimentSetting& setting) {
 constexpr std::string_view claim =
     "\"The area under the vanilla model curve is significantly larger than that of the linear "
     "model\", so that vanilla attention \"is more concentrated locally, while the linear "
-    "transformer "
-    "suffers from the issue of attention dilution\".";
+    "transformer suffers from the issue of attention dilution\".";
 
 constexpr std::string_view map_claim =
     "\"[T]he attention maps for vanilla model are more concentrated than the linear model\"; "
@@ -414,13 +413,11 @@ extern const ExperimentEntry devil_fig2a = {
         "BERT-like encoders with random weights and each variant, TransNormer T2, and with --model "
         "a checkpoint with its own attention; vanilla, 1+elu and TransNormer T2 are trained, too, "
         "as for devil.table2 (on a Markov chain of second order over 8 symbols, or --data; at "
-        "quick "
-        "scale small decoders that predict next tokens, else encoders of masked tokens), and "
-        "measured at the end on four held-out samples, seed by seed. The sizes of the "
-        "paper's models are not stated. C(L) is what section 3.2 defines; the pseudo-code of "
-        "appendix F differs "
-        "(references.md). The rows of NormAttention, in TransNormer's second half, do not sum to "
-        "1.",
+        "quick scale small decoders that predict next tokens, else encoders of masked tokens), and "
+        "measured at the end on four held-out samples, seed by seed. The sizes of the paper's "
+        "models are not stated. C(L) is what section 3.2 defines; the pseudo-code of appendix F "
+        "differs (references.md). The rows of NormAttention, in TransNormer's second half, do not "
+        "sum to 1.",
     .table =
         "local_auc by layer, curve local_acc over L/n, as in metrics.md; local_auc_mean: mean over "
         "the layers that have it, local_auc_layers: their number, both of each trial; of trained "
@@ -441,8 +438,7 @@ extern const ExperimentEntry devil_fig2b = {
         "P of one layer and head of BERT-like encoders with random weights and each variant, of "
         "TransNormer T2, and with --model of a checkpoint; of those trained as for devil.fig2a "
         "that of the first held-out sample, with the first seed. That patterns are similar is read "
-        "as "
-        "equally local, by the area under C(L).",
+        "as equally local, by the area under C(L).",
     .table =
         "row_max, entropy by layer and head; of trained models also local_auc, final_loss, "
         "final_test_loss, final_accuracy, diverged and the curves of training; maps.npz: the "

@@ -94,8 +94,7 @@ Figure figure_of(const std::vector<Bubble>& bubbles, const ExperimentSetting& se
              .caption =
                  "Accuracy, the mean over tasks and seeds, against the speed of forward and "
                  "backward; the area of a circle is the memory of its tensors (CPU). Intervals are "
-                 "given "
-                 "in the comparisons.",
+                 "given in the comparisons.",
              .alt = words + "."};
     if (!plot.series.empty()) f.panels.push_back(std::move(plot));
     return f;

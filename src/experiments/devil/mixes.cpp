@@ -208,9 +208,8 @@ Figure figure_of(const Table& table, const ExperimentSetting& setting) {
     Figure f{.name = "devil_mixes",
              .title = "Which attention in which layer",
              .caption =
-                 "Loss of held-out samples at the end of training, less that of "
-                 "TransNormer of the same seed, and training loss; means over "
-                 "seeds."};
+                 "Loss of held-out samples at the end of training, less that of TransNormer of the "
+                 "same seed, and training loss; means over seeds."};
     for (Plot* plot : {&share, &size, &order})
         if (!plot->series.empty()) f.panels.push_back(std::move(*plot));
     f.alt = in_words(f.panels);
@@ -288,9 +287,8 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
         "The caption of Table 12 has both attentions \"in an interleaved manner\", its text "
         "\"sequentially in a layer\": here layers take turns, so that all models have as many "
         "layers and parameters. In its last way, both in one layer side by side, each has all "
-        "heads "
-        "and its own queries, keys and values, and their outputs, each behind its own norm, are "
-        "concatenated before the output projection: the attention has twice the parameters.");
+        "heads and its own queries, keys and values, and their outputs, each behind its own norm, "
+        "are concatenated before the output projection: the attention has twice the parameters.");
     found.notes.push_back(
         "A plain feed-forward step has an inner width of 4 d, the gated one of 8 d / 3: as many "
         "parameters.");

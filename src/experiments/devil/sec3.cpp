@@ -260,8 +260,7 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
         1.5 * d * root, at("dl_norm", low), Kind::at_most));
     found.notes.push_back(
         "Linear attention's gradient grows only where the whole row sum shrinks: a single small "
-        "score does not make it "
-        "large, although the printed bound 1/(4|s|) does.");
+        "score does not make it large, although the printed bound 1/(4|s|) does.");
     return found;
 }
 

@@ -135,8 +135,7 @@ extern const ExperimentEntry devil_table2 = {
     .claim =
         "Over 50k iterations \"existing linear methods [...] have substantially higher deviations "
         "compared to vanilla attention\", and NormAttention \"produces more stable gradients\": "
-        "relative "
-        "standard deviations of 0.58 (1+elu), 0.47 (Performer), 0.25 (vanilla) and 0.20 "
+        "relative standard deviations of 0.58 (1+elu), 0.47 (Performer), 0.25 (vanilla) and 0.20 "
         "(NormAttention).",
     .method =
         "At paper scale the recipe of Table 13: masked tokens with RoBERTa base (post-norm "
@@ -149,10 +148,8 @@ extern const ExperimentEntry devil_table2 = {
         "norms after the warm-up; the paper uses all iterations.",
     .table =
         "grad_rsd, grad_rsd_reach (log10 of the upper end of a run's own interval over its "
-        "grad_rsd), "
-        "final_loss, final_test_loss, final_accuracy, diverged of each attention; curves "
-        "train_loss, train_grad_norm, test_loss "
-        "and accuracy over steps",
+        "grad_rsd), final_loss, final_test_loss, final_accuracy, diverged of each attention; "
+        "curves train_loss, train_grad_norm, test_loss and accuracy over steps",
     .keys = keys,
     .takes_data = true,
     .measure = measure,

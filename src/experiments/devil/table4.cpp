@@ -132,8 +132,7 @@ extern const ExperimentEntry devil_table4 = {
         "attention units for 6 layers, as in the paper. The settings of LS, the block size and the "
         "groups of FLASH are not stated: LS has windows of a quarter of the text, as in its own "
         "code (512 of 2048 tokens), where its code's 512 would be full attention; groups are as "
-        "long as TransNormer's blocks. "
-        "Quick scale has a small decoder and few updates.",
+        "long as TransNormer's blocks. Quick scale has a small decoder and few updates.",
     .table =
         "final_loss, final_test_loss, final_accuracy, diverged of each model, and each by trial; "
         "curves train_loss, train_grad_norm, test_loss and accuracy over steps",

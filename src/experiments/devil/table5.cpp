@@ -309,11 +309,10 @@ extern const ExperimentEntry devil_table5 = {
         "tuned twice, matched and mismatched, each with its own best rate, although one tuned "
         "model could be scored on both. The paper does not state batch, schedule and warm-up: here "
         "32, linear decay, none. FLASH and FLASH-quad have two gated attention units for a layer, "
-        "as in "
-        "the paper; groups are as long as TransNormer's blocks. Without --data the model is "
-        "trained on a Markov chain of "
-        "second order over 8 symbols, and the task is to distinguish its samples from those with "
-        "errors at a fifth of the positions. Quick scale has small models and few updates.",
+        "as in the paper; groups are as long as TransNormer's blocks. Without --data the model is "
+        "trained on a Markov chain of second order over 8 symbols, and the task is to distinguish "
+        "its samples from those with errors at a fifth of the positions. Quick scale has small "
+        "models and few updates.",
     .table =
         "score (per cent) of each model, by task in the column stage and the mean over tasks; "
         "accuracy, but F1 for MRPC and Matthews' correlation for CoLA; each also by trial",

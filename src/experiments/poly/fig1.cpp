@@ -164,15 +164,13 @@ extern const ExperimentEntry poly_fig1 = {
     .claim =
         "Of ViT-Tiny with x^3 / k on Tiny-ImageNet \"the best accuracy should occur when k = "
         "O(sqrt N) and should degrade for other values due to training instability\"; \"as the "
-        "sequence length "
-        "increases the factor of k needs to increase\".",
+        "sequence length increases the factor of k needs to increase\".",
     .method =
         "A ViT of the size in the readings with a class token, AdamW, on gratings in noise unless "
         "--data images:DIR names others; N, the number of patches, changes with their size. At "
         "paper scale ViT-Tiny on 64 x 64 pixels, N = 256, 64, 16 and 8, k from 1e-3 to 1e3, 200 "
         "epochs of 100000 images (told of its Figure 2), 200 classes; batch, rate, schedule and "
-        "the "
-        "number of runs are not told. Tiny-ImageNet itself: --data images:DIR. The directions "
+        "the number of runs are not told. Tiny-ImageNet itself: --data images:DIR. The directions "
         "and steps of quick scale were looked for (decisions.md, 53), since accuracies near 0 or 1 "
         "for every k tell nothing; the page says what they are.",
     .table =

@@ -237,16 +237,14 @@ extern const ExperimentEntry tse_fig6 = {
     .claim =
         "With 80 blocks on CIFAR10 there is \"a significant performance gap between the pure "
         "post-norm model and our de-escalated post-norm model\", which \"also slightly "
-        "outperformed "
-        "its pre-norm counterpart in terms of training loss\".",
+        "outperformed its pre-norm counterpart in terms of training loss\".",
     .method =
         "A ViT with the de-escalation step (21) at the end of each block, AdamW with betas 0.9 and "
         "0.999 and weight decay 0.1 (of matrices), the rates and their two steps of the paper. The "
         "paper does not tell the initialisation; init=torch is PyTorch's Linear default. At paper "
-        "scale its sizes, batch and 150 "
-        "epochs of 50000 images, without its auto-augmentation, on CIFAR-10 "
-        "with --data images:DIR. At quick scale fewer and narrower blocks, fewer steps at ten "
-        "times the rates, and gratings in noise (10 classes). The paper's histories are not "
+        "scale its sizes, batch and 150 epochs of 50000 images, without its auto-augmentation, on "
+        "CIFAR-10 with --data images:DIR. At quick scale fewer and narrower blocks, fewer steps at "
+        "ten times the rates, and gratings in noise (10 classes). The paper's histories are not "
         "numbers.",
     .table =
         "final_loss, final_test_loss, final_accuracy, diverged of each network; curves train_loss, "
@@ -281,8 +279,7 @@ extern const ExperimentEntry tse_fig7 = {
         "four times the rate, and a Markov chain over 8 symbols.",
     .table =
         "final_loss, final_test_loss, final_accuracy, diverged of each network, and each by trial; "
-        "curves train_loss, "
-        "train_grad_norm, test_loss, accuracy, t_sim_last over steps",
+        "curves train_loss, train_grad_norm, test_loss, accuracy, t_sim_last over steps",
     .keys = keys_fig7,
     .takes_data = true,
     .measure = [](const ExperimentSetting& setting) { return measure(setting, course_fig7); },

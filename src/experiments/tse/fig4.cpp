@@ -119,10 +119,9 @@ extern const ExperimentEntry tse_fig4 = {
     .source = "[TSE] Figure 4, (19), (20)",
     .claim =
         "In a pre-norm encoder the norm of the state \"is monotonically increasing in "
-        "expectation\" "
-        "while that of attention's input \"is always fixed\", so that \"the role of the "
-        "self-attention mechanism is progressively diminishing\"; token similarity \"still keeps "
-        "increasing, albeit at a much slower escalation rate than in post-norm models\".",
+        "expectation\" while that of attention's input \"is always fixed\", so that \"the role of "
+        "the self-attention mechanism is progressively diminishing\"; token similarity \"still "
+        "keeps increasing, albeit at a much slower escalation rate than in post-norm models\".",
     .method =
         "[TSE] (19) without output projection, ReLU, other weights PyTorch's Linear default, "
         "Gaussian input, everything drawn anew in each trial; n, d and h of section 2.4. The text "

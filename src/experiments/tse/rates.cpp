@@ -324,10 +324,9 @@ extern const ExperimentEntry tse_fig2 = {
     .source = "[TSE] Figure 2, section 2.4",
     .claim =
         "\"Similarity monotonically increases throughout all blocks, approaching the maximum "
-        "before "
-        "block 15\", since in Step 1 the mean of xi1/xi2 \"stays around 2 from the very beginning, "
-        "while the other three steps have a negligible impact\"; delta and omega \"are far less "
-        "than 1 from the start and quickly approach 0\".",
+        "before block 15\", since in Step 1 the mean of xi1/xi2 \"stays around 2 from the very "
+        "beginning, while the other three steps have a negligible impact\"; delta and omega \"are "
+        "far less than 1 from the start and quickly approach 0\".",
     .method =
         "[TSE] Algorithm 1 without output projection (as in Proposition 2.9), ReLU, other weights "
         "PyTorch's Linear default, Gaussian input; all weights and the input drawn anew in each "

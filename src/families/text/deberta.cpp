@@ -90,9 +90,8 @@ Terms read_terms(Reader& r) {
     if (!out.keys && !out.queries)
         r.ask(
             "which terms of its attention there are is not in the file; write "
-            "{\"relative_attention\": "
-            "true, \"pos_att_type\": \"c2p|p2c\"} and the other keys of its config.json into a "
-            "configuration and pass --config FILE");
+            "{\"relative_attention\": true, \"pos_att_type\": \"c2p|p2c\"} and the other keys of "
+            "its config.json into a configuration and pass --config FILE");
     return out;
 }
 

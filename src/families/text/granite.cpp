@@ -245,8 +245,7 @@ constexpr Decoder cohere2_family = {
     .name = "cohere2",
     .title = "Cohere 2",
     .description =
-        "Cohere 2 (Command R7B): windows in three of four layers, no positions in the "
-        "fourth",
+        "Cohere 2 (Command R7B): windows in three of four layers, no positions in the fourth",
     .model_class = "Cohere2Model",
     .pairs = llama_pairs,
     .keys = layer_norms,

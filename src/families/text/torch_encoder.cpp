@@ -95,8 +95,7 @@ Json attributes(const Checkpoint& file) {
     if (encoders.size() > 1)
         throw FormatError(
             fmt::format("{}: has {} pickled encoders, of which the attributes cannot be told "
-                        "apart; save the one to "
-                        "measure by itself",
+                        "apart; save the one to measure by itself",
                         file.source(), encoders.size()));
     if (encoders.empty()) return common;
     const Json* at = encoders.front();

@@ -193,9 +193,8 @@ std::string misfit(const ModelSpec& s) {
         const Index side = b.attention.windows.side;
         if (side < 1 || rows % side != 0 || cols % side != 0)
             return fmt::format(
-                "windows of {0} x {0} do not divide the {1} x {2} patches of stage "
-                "{3}",
-                side, rows, cols, stage);
+                "windows of {0} x {0} do not divide the {1} x {2} patches of stage {3}", side, rows,
+                cols, stage);
         if (b.merge.width == 0) continue;
         if (rows % 2 != 0 || cols % 2 != 0)
             return fmt::format("the {} x {} patches of stage {} do not merge by twos", rows, cols,
