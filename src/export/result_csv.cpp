@@ -18,17 +18,19 @@ constexpr std::string_view metrics_header =
 constexpr std::string_view description_header = "of,unit";
 constexpr std::string_view curves_header = "model,step,layer,stage,head,curve,x,y,stderr,count";
 
+/// The line of a row, up to its head.
+CsvLine placed_line(std::string& out, const std::string& model, const Place& at) {
+    CsvLine line(out);
+    line.text(model).index(at.step).index(at.layer).text(at.stage).index(at.head);
+    return line;
+}
+
 }  // namespace
 
 std::string metrics_csv(const std::vector<MetricRow>& rows) {
     std::string out = fmt::format("{},{}\n", metrics_header, description_header);
     for (const MetricRow& r : rows)
-        CsvLine(out)
-            .text(r.model)
-            .index(r.at.step)
-            .index(r.at.layer)
-            .text(r.at.stage)
-            .index(r.at.head)
+        placed_line(out, r.model, r.at)
             .text(r.at.tensor)
             .text(r.metric)
             .number(r.value)
@@ -47,12 +49,7 @@ std::string curves_csv(const std::vector<CurveRow>& rows) {
     std::string out(curves_header);
     out += '\n';
     for (const CurveRow& r : rows)
-        CsvLine(out)
-            .text(r.model)
-            .index(r.at.step)
-            .index(r.at.layer)
-            .text(r.at.stage)
-            .index(r.at.head)
+        placed_line(out, r.model, r.at)
             .text(r.curve)
             .number(r.x)
             .number(r.y)

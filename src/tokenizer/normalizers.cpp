@@ -32,37 +32,37 @@ bool is_chinese(std::uint32_t c) {
     return false;
 }
 
-std::string cleaned(std::string_view text) {
+/// Without characters that are `dropped`, and with spaces for those that are `space`.
+template <class Dropped, class Space>
+std::string spaced(std::string_view text, Dropped&& dropped, Space&& space) {
     std::string out;
     out.reserve(text.size());
     each_character(text, [&](std::uint32_t c, std::string_view bytes) {
-        const bool space = c == '\t' || c == '\n' || c == '\r' || is_white_space(c);
-        const bool kept_control = c == '\t' || c == '\n' || c == '\r';
-        if (c == 0 || c == 0xfffd || (is_other(c) && !kept_control)) return;
-        if (space)
-            out += ' ';
-        else
-            out += bytes;
+        if (!dropped(c)) out += space(c) ? " " : bytes;
     });
     return out;
 }
 
+std::string cleaned(std::string_view text) {
+    const auto white = [](std::uint32_t c) { return c == '\t' || c == '\n' || c == '\r'; };
+    return spaced(
+        text, [&](std::uint32_t c) { return c == 0 || c == 0xfffd || (is_other(c) && !white(c)); },
+        [&](std::uint32_t c) { return white(c) || is_white_space(c); });
+}
+
 /// Control characters out, other kinds of white space to spaces, as in SentencePiece's nmt rules.
 std::string nmt(std::string_view text) {
-    std::string out;
-    each_character(text, [&](std::uint32_t c, std::string_view bytes) {
-        const bool dropped = (c >= 0x1 && c <= 0x8) || c == 0xb || (c >= 0xe && c <= 0x1f) ||
-                             c == 0x7f || c == 0x8f || c == 0x9f;
-        const bool space = c == 0x9 || c == 0xa || c == 0xc || c == 0xd || c == 0x1680 ||
-                           (c >= 0x200b && c <= 0x200f) || c == 0x2028 || c == 0x2029 ||
-                           c == 0x2581 || c == 0xfeff || c == 0xfffd;
-        if (dropped) return;
-        if (space)
-            out += ' ';
-        else
-            out += bytes;
-    });
-    return out;
+    return spaced(
+        text,
+        [](std::uint32_t c) {
+            return (c >= 0x1 && c <= 0x8) || c == 0xb || (c >= 0xe && c <= 0x1f) || c == 0x7f ||
+                   c == 0x8f || c == 0x9f;
+        },
+        [](std::uint32_t c) {
+            return c == 0x9 || c == 0xa || c == 0xc || c == 0xd || c == 0x1680 ||
+                   (c >= 0x200b && c <= 0x200f) || c == 0x2028 || c == 0x2029 || c == 0x2581 ||
+                   c == 0xfeff || c == 0xfffd;
+        });
 }
 
 void strip(std::string& text, bool left, bool right) {

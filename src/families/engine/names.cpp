@@ -145,6 +145,14 @@ Names translate(const ModelSpec& spec, std::span<const NamePair> pairs, const La
     return out;
 }
 
+Names torch_fused(Names names) {
+    constexpr std::string_view fused = ".in_proj.";
+    for (auto& [canonical, source] : names)
+        if (const std::size_t at = source.file_name.find(fused); at != std::string::npos)
+            source.file_name[at + fused.size() - 1] = '_';
+    return names;
+}
+
 std::vector<Index> file_shape(const Parameter& p, const TensorSource& source) {
     if (!source.shape.empty()) return source.shape;
     const Index out = p.vector ? p.shape.cols : p.shape.rows;

@@ -64,6 +64,9 @@ std::string beside_queries(std::string_view query, std::string_view name);
 /// The source of each parameter of `spec`, by the table of its family.
 Names translate(const ModelSpec& spec, std::span<const NamePair> pairs, const LayerPath& path = {});
 
+/// `in_proj_weight` of torch.nn has an underscore where other tensors have a dot.
+Names torch_fused(Names names);
+
 /// The shape required in the file for `parameter`; `source` may select a part of it.
 std::vector<Index> file_shape(const Parameter& parameter, const TensorSource& source);
 

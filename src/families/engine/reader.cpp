@@ -176,13 +176,16 @@ Index Reader::agreed(Words keys, Index in_file, std::string_view tensor) const {
     return in_file;
 }
 
+template <class T>
+T Reader::assumed(Words keys, T fallback) {
+    questions_[{keys.begin(), keys.end()}] = true;
+    assume(fmt::format("{} = {}", *keys.begin(), fallback));
+    return fallback;
+}
+
 Index Reader::count(Words keys, Index fallback) {
     const Json& said = value(keys);
-    if (said.is_null()) {
-        questions_[{keys.begin(), keys.end()}] = true;
-        assume(fmt::format("{} = {}", *keys.begin(), fallback));
-        return fallback;
-    }
+    if (said.is_null()) return assumed(keys, fallback);
     if (!said.is_number() || said.number() != std::floor(said.number()) || said.number() < 0 ||
         said.number() > 1e15)
         wrong(*keys.begin(), "a count");
@@ -191,11 +194,7 @@ Index Reader::count(Words keys, Index fallback) {
 
 double Reader::number(Words keys, double fallback) {
     const Json& said = value(keys);
-    if (said.is_null()) {
-        questions_[{keys.begin(), keys.end()}] = true;
-        assume(fmt::format("{} = {}", *keys.begin(), fallback));
-        return fallback;
-    }
+    if (said.is_null()) return assumed(keys, fallback);
     if (!said.is_number() || !std::isfinite(said.number())) wrong(*keys.begin(), "a number");
     return said.number();
 }
@@ -209,18 +208,12 @@ std::optional<bool> Reader::switch_said(Words keys) const {
 
 bool Reader::flag(Words keys, bool fallback) {
     if (const std::optional<bool> said = switch_said(keys)) return *said;
-    questions_[{keys.begin(), keys.end()}] = true;
-    assume(fmt::format("{} = {}", *keys.begin(), fallback));
-    return fallback;
+    return assumed(keys, fallback);
 }
 
 std::string Reader::word(Words keys, std::string_view fallback) {
     const Json& said = value(keys);
-    if (said.is_null()) {
-        questions_[{keys.begin(), keys.end()}] = true;
-        assume(fmt::format("{} = {}", *keys.begin(), fallback));
-        return std::string(fallback);
-    }
+    if (said.is_null()) return std::string(assumed(keys, fallback));
     if (!said.is_string()) wrong(*keys.begin(), "text");
     return said.string();
 }

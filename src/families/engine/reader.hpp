@@ -104,6 +104,10 @@ class Reader {
     mutable std::set<std::string, std::less<>> asked_;  ///< keys of the config
     /// Keys of the config that were asked for, synonyms together, and whether the default was
     /// taken.
+    /// `fallback`, in place of keys that are asked for.
+    template <class T>
+    T assumed(Words keys, T fallback);
+
     mutable std::map<std::vector<std::string>, bool> questions_;
     std::vector<std::pair<std::string, Json>> other_sources_;
     std::vector<std::string> assumed_;

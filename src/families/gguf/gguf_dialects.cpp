@@ -149,6 +149,21 @@ constexpr std::string_view act = "hidden_act", gelu = "gelu_pytorch_tanh";
 constexpr GgufRotation none = GgufRotation::none, stored = GgufRotation::as_stored,
                        paired = GgufRotation::paired;
 
+constexpr GgufDialect falcon(std::span<const GgufPair> tensors, bool (*owns)(const Checkpoint&)) {
+    return {.architecture = "falcon",
+            .model_type = "falcon",
+            .tensors = tensors,
+            .keys = falcon_keys,
+            .epsilon = layer_norm,
+            .activation_key = "activation",
+            .activation = "gelu",
+            .rotation = stored,
+            .more = read_falcon,
+            .owns = owns,
+            .fused_in_parts = true,
+            .share_key = ""};
+}
+
 /// Activations are those of the original models: GGUF does not say them.
 constexpr std::array dialects{
     GgufDialect{"llama", "mixtral", mixtral_tensors, mixtral_keys, rms, act, "silu", paired,
@@ -223,29 +238,8 @@ constexpr std::array dialects{
                 .rotation = stored,
                 .fused_in_parts = true,
                 .share_key = "rotary_pct"},
-    GgufDialect{.architecture = "falcon",
-                .model_type = "falcon",
-                .tensors = falcon_two_norms,
-                .keys = falcon_keys,
-                .epsilon = layer_norm,
-                .activation_key = "activation",
-                .activation = "gelu",
-                .rotation = stored,
-                .more = read_falcon,
-                .owns = has_two_norms,
-                .fused_in_parts = true,
-                .share_key = ""},
-    GgufDialect{.architecture = "falcon",
-                .model_type = "falcon",
-                .tensors = falcon_tensors,
-                .keys = falcon_keys,
-                .epsilon = layer_norm,
-                .activation_key = "activation",
-                .activation = "gelu",
-                .rotation = stored,
-                .more = read_falcon,
-                .fused_in_parts = true,
-                .share_key = ""},
+    falcon(falcon_two_norms, has_two_norms),
+    falcon(falcon_tensors, nullptr),
     GgufDialect{.architecture = "bloom",
                 .model_type = "bloom",
                 .tensors = bloom_tensors,

@@ -133,15 +133,7 @@ Json attributes(const Checkpoint& file) {
     return common;
 }
 
-/// `in_proj_weight` has an underscore where other tensors have a dot.
-Names torch_names(const ModelSpec& spec) {
-    Names out = translate(spec, torch_pairs);
-    constexpr std::string_view fused = "self_attn.in_proj.";
-    for (auto& [canonical, source] : out)
-        if (const std::size_t at = source.file_name.find(fused); at != std::string::npos)
-            source.file_name[at + fused.size() - 1] = '_';
-    return out;
-}
+Names torch_names(const ModelSpec& spec) { return torch_fused(translate(spec, torch_pairs)); }
 
 Architecture read_torch(const Checkpoint& file, const DetectOptions& options) {
     Reader r(file, options, "torch_encoder");

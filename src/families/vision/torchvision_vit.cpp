@@ -33,14 +33,8 @@ std::vector<NamePair> pairs(bool older) {
 }
 constexpr std::string_view anchor = "encoder.layers.encoder_layer_0.self_attention.in_proj_weight";
 
-/// `in_proj_weight` has an underscore where other tensors have a dot.
 Names names_of(const ModelSpec& spec, bool older) {
-    Names out = translate(spec, pairs(older));
-    constexpr std::string_view fused = "self_attention.in_proj.";
-    for (auto& [canonical, source] : out)
-        if (const std::size_t at = source.file_name.find(fused); at != std::string::npos)
-            source.file_name[at + fused.size() - 1] = '_';
-    return out;
+    return torch_fused(translate(spec, pairs(older)));
 }
 
 bool matches(const Checkpoint& file, const Json& config) {
