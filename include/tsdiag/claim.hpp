@@ -205,12 +205,10 @@ struct ClaimRow {
     std::optional<double> measured = {}, bound = {}, tightness = {}, low = {}, high = {};
     Index trials = 0, steps = 0;
     std::string note = {};
-    bool operator==(const ClaimRow&) const = default;
 };
 std::vector<ClaimRow> claim_rows(std::span<const Examined> examined);
 /// `name,reading,role,verdict,measured,bound,tightness,low,high,trials,steps,note`
 std::string claims_csv(const std::vector<ClaimRow>& rows);
-std::vector<ClaimRow> read_claims_csv(std::string_view text, std::string_view source);
 /// Settings, statements, readings with witnesses and replays.
 Json claims_json(std::span<const Examined> examined, const CheckSettings& settings);
 /// docs/statements.md, of all claims examined with their defaults.

@@ -129,15 +129,6 @@ std::string claims_csv(const std::vector<ClaimRow>& rows) {
     return out;
 }
 
-std::vector<ClaimRow> read_claims_csv(std::string_view text, std::string_view source) {
-    std::vector<ClaimRow> rows;
-    for (CsvReader in(text, source, header); in.next();)
-        rows.push_back({in.text(0), in.text(1), in.text(2), in.text(3), in.number(4), in.number(5),
-                        in.number(6), in.number(7), in.number(8), in.integer(9), in.integer(10),
-                        in.text(11)});
-    return rows;
-}
-
 Json claims_json(std::span<const Examined> examined, const CheckSettings& settings) {
     RunRecord run;
     run.seed = settings.seed;

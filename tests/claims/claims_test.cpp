@@ -160,28 +160,21 @@ TEST(Claims, ValuesThatAreEqualAlongTheGradientAreNoDraw) {
     EXPECT_EQ(found.controls.front().verdict, Verdict::false_as_stated);
 }
 
-TEST(ClaimsCsv, ReadsBackWhatWasWritten) {
+TEST(ClaimsCsv, HasALineForEachRow) {
     const std::vector<ClaimRow> rows = {{.name = "a.b", .verdict = "holds", .trials = 7},
                                         {"a.b", "comma, \"quote\"\nline", "part", "false as stated",
                                          0.1, 1e-300, 1.0 / 3, -2.5, 1e300, 12, 34, "note"}};
-    const std::string text = claims_csv(rows);
-    EXPECT_TRUE(text.starts_with(
-        "name,reading,role,verdict,measured,bound,tightness,low,high,trials,steps,note\n"));
-    EXPECT_EQ(read_claims_csv(text, "claims.csv"), rows);
-    for (std::size_t end = 0; end < text.size(); ++end) {
-        try {
-            read_claims_csv(std::string_view(text).substr(0, end), "claims.csv");
-        } catch (const FormatError&) {
-            continue;  // a part of a file may be valid, or is refused
-        }
-    }
+    EXPECT_EQ(claims_csv(rows),
+              "name,reading,role,verdict,measured,bound,tightness,low,high,trials,steps,note\n"
+              "a.b,,,holds,,,,,,7,0,\n"
+              "a.b,\"comma, \"\"quote\"\"\nline\",part,false as stated,0.1,1e-300,"
+              "0.3333333333333333,-2.5,1e+300,12,34,note\n");
 }
 
-TEST(ClaimsCsv, OfAnExaminationReadsBack) {
+TEST(ClaimsCsv, OfAnExaminationHasARowForEachReading) {
     const std::vector<Examined> list{examine(claim("devil.eq59"), {.trials = 20, .n = 2, .d = 1})};
-    const std::vector<ClaimRow> rows = claim_rows(list);
-    ASSERT_EQ(rows.size(), 1 + list.front().readings.size() + list.front().controls.size());
-    EXPECT_EQ(read_claims_csv(claims_csv(rows), "claims.csv"), rows);
+    EXPECT_EQ(claim_rows(list).size(),
+              1 + list.front().readings.size() + list.front().controls.size());
 }
 
 }  // namespace
