@@ -2,7 +2,6 @@
 
 #include <Eigen/QR>
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 namespace tsdiag::claim {

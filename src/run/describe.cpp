@@ -1,7 +1,5 @@
 #include "describe.hpp"
 
-#include <algorithm>
-
 #include "tsdiag/error.hpp"
 
 namespace tsdiag {

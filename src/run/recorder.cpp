@@ -1,6 +1,5 @@
 #include "recorder.hpp"
 
-#include <algorithm>
 #include <unordered_map>
 
 namespace tsdiag {

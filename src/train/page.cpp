@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "findings.hpp"
 #include "tsdiag/table_view.hpp"

@@ -1,6 +1,8 @@
 #include "rounded_product.hpp"
 
 #include <algorithm>
+#include <cstdint>
+#include <vector>
 
 #include "cpu_kernels.hpp"
 #include "onednn.hpp"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "maps.hpp"
 #include "tsdiag/error.hpp"

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "tsdiag/error.hpp"
 #include "tsdiag/layouts.hpp"
 
