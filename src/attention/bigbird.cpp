@@ -124,8 +124,7 @@ Tensor mask(const Pattern& pattern, const AttentionInput& in, Index first, Index
 
 }  // namespace
 
-extern const AttentionEntry bigbird;
-const AttentionEntry bigbird = {
+extern const AttentionEntry bigbird = {
     .name = "bigbird",
     .description =
         "P = softmax(S) over the tokens that a row attends to, block by block: the first and the "

@@ -37,8 +37,7 @@ Index class_of(Index t, Index buckets, Index longest, bool one_way) {
 
 }  // namespace
 
-extern const AttentionEntry bucketed;
-const AttentionEntry bucketed = {
+extern const AttentionEntry bucketed = {
     .name = "bucketed",
     .description =
         "P = exp(S) / row sums, S_ij = scale q_i k_j^T + b_c + bias, c the class of the distance "

@@ -35,8 +35,7 @@ AttentionCost cost_of_sines_and_cosines(const AttentionOptions&, const Attention
 
 }  // namespace
 
-extern const AttentionEntry cosformer;
-const AttentionEntry cosformer = {
+extern const AttentionEntry cosformer = {
     .name = "cosformer",
     .description =
         "P_ij = relu(q_i) . relu(k_j) cos(pi (i - j) / 2n) / row sums; a row without features is "

@@ -63,8 +63,7 @@ Index last_chunk(const AttentionInput& in, Index block) {
 
 }  // namespace
 
-extern const AttentionEntry diag_attention;
-const AttentionEntry diag_attention = {
+extern const AttentionEntry diag_attention = {
     .name = "diag_attention",
     .description = "P = softmax(S) or relu(S) inside chunks of neighbouring tokens, 0 between them",
     .source = "[DEVIL] 4.3",

@@ -19,8 +19,7 @@ AttentionCost cost_of_one_part(const AttentionOptions&, const AttentionSizes& s)
 
 }  // namespace
 
-extern const AttentionEntry flash_quad;
-const AttentionEntry flash_quad = {
+extern const AttentionEntry flash_quad = {
     .name = "flash_quad",
     .description =
         "P = relu(S/n + bias)^2, S = q k^T; the gate is outside P; bias sqrt(D)/n times the "

@@ -99,8 +99,7 @@ Tensor column(const Tensor& like, Index first, Index count, F f) {
 
 }  // namespace
 
-extern const AttentionEntry informer;
-const AttentionEntry informer = {
+extern const AttentionEntry informer = {
     .name = "informer",
     .description =
         "P = softmax(S) in the rows of the u queries with the largest M, M the largest of u logits "

@@ -10,8 +10,7 @@ AttentionCost cost_of_squares(const AttentionOptions&, const AttentionSizes& s) 
 
 }  // namespace
 
-extern const AttentionEntry kernelized;
-const AttentionEntry kernelized = {
+extern const AttentionEntry kernelized = {
     .name = "kernelized",
     .description = "P = exp(-scale |q - k|^2 / 2 + bias), a Gaussian kernel, not normalised",
     .source = "[SKYFORMER] (3)",

@@ -13,8 +13,7 @@ constexpr std::array linear_options{
 
 }  // namespace
 
-extern const AttentionEntry linear;
-const AttentionEntry linear = {
+extern const AttentionEntry linear = {
     .name = "linear",
     .description = "P = phi(Q) phi(K)^T / row sums; the scale of the logits is unused",
     .source = "[LINEAR]",

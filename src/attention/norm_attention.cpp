@@ -12,8 +12,7 @@ constexpr std::array norm_attention_options{
 
 }  // namespace
 
-extern const AttentionEntry norm_attention;
-const AttentionEntry norm_attention = {
+extern const AttentionEntry norm_attention = {
     .name = "norm_attention",
     .description =
         "P = phi(Q) phi(K)^T, not normalised; a norm of P V (heads concatenated) follows, which "

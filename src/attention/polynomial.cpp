@@ -10,8 +10,7 @@ constexpr std::array polynomial_options{power_option, scale_option, start_option
 
 }  // namespace
 
-extern const AttentionEntry polynomial;
-const AttentionEntry polynomial = {
+extern const AttentionEntry polynomial = {
     .name = "polynomial",
     .description = "P = c S^p entry by entry, not normalised",
     .source = "[POLY]",

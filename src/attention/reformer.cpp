@@ -309,8 +309,7 @@ std::vector<std::vector<Round>> hashed(const Tensor& keys, const Tensor& rotatio
 
 }  // namespace
 
-extern const AttentionEntry reformer;
-const AttentionEntry reformer = {
+extern const AttentionEntry reformer = {
     .name = "reformer",
     .description =
         "P = softmax of S = scale q k^T over the keys that a token attends to, k = q/|q|; the "

@@ -10,8 +10,7 @@ constexpr std::array relu_options{
 
 }  // namespace
 
-extern const AttentionEntry relu;
-const AttentionEntry relu = {
+extern const AttentionEntry relu = {
     .name = "relu",
     .description = "P = c relu(S), not normalised",
     .source = "[RELU]",

@@ -44,8 +44,7 @@ Tensor log_row_sums(const Tensor& s, const Visible& visible) {
 
 }  // namespace
 
-extern const AttentionEntry sink;
-const AttentionEntry sink = {
+extern const AttentionEntry sink = {
     .name = "sink",
     .description =
         "P = exp(S) / (row sums + exp(t)), t a learned logit of each head: softmax with one more "

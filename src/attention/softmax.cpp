@@ -42,33 +42,32 @@ Index chunk_of(const AttentionInput& input, Index chunk) {
 
 }  // namespace
 
-extern const AttentionEntry softmax;
-const AttentionEntry softmax = {.name = "softmax",
-                                .description = "P = exp(S) / row sums, S = scale q k^T + bias",
-                                .source = "[Attention]; bias [ALIBI]",
-                                .options = softmax_options,
-                                .facts = {.row_stochastic = Holds::always,
-                                          .blocks = Holds::sometimes,
-                                          .channels = true,
-                                          .windows = true},
-                                .make = [](AttentionInput input) {
-                                    const Options options(softmax, input.options);
-                                    ScoreRule rule;
-                                    if (options.is("alibi", "1"))
-                                        rule.alibi = slopes(input.heads_of_a_sample());
-                                    const double cap = options.number("cap").value();
-                                    rule.block = chunk_of(input, options.count("chunk"));
-                                    rule.row_stochastic = true;
-                                    rule.plain_logits = cap == 0;
-                                    rule.fill_alone = true;
-                                    rule.fill = [cap](Logits logits, RowBlock& block) {
-                                        Tensor s = std::move(logits).biased();
-                                        block.divided = true;
-                                        if (cap > 0) return fill_capped(std::move(s), cap, block);
-                                        block.p = softmax_rows(std::move(s), block.visible);
-                                        block.slope = block.p;  // a' = a = exp
-                                    };
-                                    return score_attention(std::move(input), std::move(rule));
-                                }};
+extern const AttentionEntry softmax = {
+    .name = "softmax",
+    .description = "P = exp(S) / row sums, S = scale q k^T + bias",
+    .source = "[Attention]; bias [ALIBI]",
+    .options = softmax_options,
+    .facts = {.row_stochastic = Holds::always,
+              .blocks = Holds::sometimes,
+              .channels = true,
+              .windows = true},
+    .make = [](AttentionInput input) {
+        const Options options(softmax, input.options);
+        ScoreRule rule;
+        if (options.is("alibi", "1")) rule.alibi = slopes(input.heads_of_a_sample());
+        const double cap = options.number("cap").value();
+        rule.block = chunk_of(input, options.count("chunk"));
+        rule.row_stochastic = true;
+        rule.plain_logits = cap == 0;
+        rule.fill_alone = true;
+        rule.fill = [cap](Logits logits, RowBlock& block) {
+            Tensor s = std::move(logits).biased();
+            block.divided = true;
+            if (cap > 0) return fill_capped(std::move(s), cap, block);
+            block.p = softmax_rows(std::move(s), block.visible);
+            block.slope = block.p;  // a' = a = exp
+        };
+        return score_attention(std::move(input), std::move(rule));
+    }};
 
 }  // namespace tsdiag::variants

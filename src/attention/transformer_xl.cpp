@@ -160,8 +160,7 @@ class PositionLogits {
 
 }  // namespace
 
-extern const AttentionEntry transformer_xl;
-const AttentionEntry transformer_xl = {
+extern const AttentionEntry transformer_xl = {
     .name = "transformer_xl",
     .description =
         "P = exp(S) / row sums, S_ij = scale [(q_i + u) k_j^T + (q_i + v) r_(i-j)^T] + bias, "

@@ -141,7 +141,6 @@ Unpack obey_4bit(const Json& said) {
 
 }  // namespace
 
-extern const PackedLayout bitsandbytes;
-const PackedLayout bitsandbytes = {"bitsandbytes", "weight", obey_4bit};
+extern const PackedLayout bitsandbytes = {"bitsandbytes", "weight", obey_4bit};
 
 }  // namespace tsdiag::checkpoint

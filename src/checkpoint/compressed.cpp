@@ -207,7 +207,6 @@ bool all_groups(const Json& said,
     });
 }
 
-extern const PackedLayout packed_integers;
-const PackedLayout packed_integers = {"compressed-tensors", "weight_packed", obey_integers};
+extern const PackedLayout packed_integers = {"compressed-tensors", "weight_packed", obey_integers};
 
 }  // namespace tsdiag::checkpoint

@@ -309,8 +309,7 @@ std::unique_ptr<Checkpoint> open_flax(const std::filesystem::path& path) {
 
 }  // namespace
 
-extern const FormatEntry flax;
-const FormatEntry flax = {"flax msgpack", "MessagePack of Flax (flax_model.msgpack)", sniff_flax,
-                          open_flax};
+extern const FormatEntry flax = {"flax msgpack", "MessagePack of Flax (flax_model.msgpack)",
+                                 sniff_flax, open_flax};
 
 }  // namespace tsdiag::checkpoint

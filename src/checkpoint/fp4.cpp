@@ -140,13 +140,9 @@ Unpack obey_modelopt(const Json& said) {
 
 }  // namespace
 
-extern const PackedLayout mxfp4_experts;
-const PackedLayout mxfp4_experts = {"mxfp4", "_blocks", obey_mxfp4<false>};
-extern const PackedLayout mxfp4_original;
-const PackedLayout mxfp4_original = {"mxfp4", ".blocks", obey_mxfp4<true>};
-extern const PackedLayout packed_floats;
-const PackedLayout packed_floats = {"compressed-tensors", "weight_packed", obey_compressed};
-extern const PackedLayout modelopt;
-const PackedLayout modelopt = {"modelopt", "weight", obey_modelopt};
+extern const PackedLayout mxfp4_experts = {"mxfp4", "_blocks", obey_mxfp4<false>};
+extern const PackedLayout mxfp4_original = {"mxfp4", ".blocks", obey_mxfp4<true>};
+extern const PackedLayout packed_floats = {"compressed-tensors", "weight_packed", obey_compressed};
+extern const PackedLayout modelopt = {"modelopt", "weight", obey_modelopt};
 
 }  // namespace tsdiag::checkpoint

@@ -385,7 +385,7 @@ std::unique_ptr<Checkpoint> open_gguf(const fs::path& path) {
 
 }  // namespace
 
-extern const FormatEntry gguf;
-const FormatEntry gguf = {"gguf", "GGUF of llama.cpp, single or sharded", sniff_gguf, open_gguf};
+extern const FormatEntry gguf = {"gguf", "GGUF of llama.cpp, single or sharded", sniff_gguf,
+                                 open_gguf};
 
 }  // namespace tsdiag::checkpoint

@@ -270,9 +270,7 @@ Unpack obey_awq(const Json& said) {
 
 }  // namespace
 
-extern const PackedLayout gptq;
-const PackedLayout gptq = {"gptq", "qweight", obey_gptq};
-extern const PackedLayout awq;
-const PackedLayout awq = {"awq", "qweight", obey_awq};
+extern const PackedLayout gptq = {"gptq", "qweight", obey_gptq};
+extern const PackedLayout awq = {"awq", "qweight", obey_awq};
 
 }  // namespace tsdiag::checkpoint

@@ -215,8 +215,8 @@ std::unique_ptr<Checkpoint> open_llama2c(const std::filesystem::path& path) {
 
 }  // namespace
 
-extern const FormatEntry llama2c;
-const FormatEntry llama2c = {"llama2.c", "llama2.c's .bin (before version 1, versions 1 and 2)",
-                             sniff_llama2c, open_llama2c};
+extern const FormatEntry llama2c = {"llama2.c",
+                                    "llama2.c's .bin (before version 1, versions 1 and 2)",
+                                    sniff_llama2c, open_llama2c};
 
 }  // namespace tsdiag::checkpoint

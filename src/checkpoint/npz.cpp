@@ -78,10 +78,8 @@ std::unique_ptr<Checkpoint> open_npy(const std::filesystem::path& path) {
 
 }  // namespace
 
-extern const FormatEntry npz;
-const FormatEntry npz = {"npz", "NumPy archive of arrays", sniff_npz, open_npz};
+extern const FormatEntry npz = {"npz", "NumPy archive of arrays", sniff_npz, open_npz};
 
-extern const FormatEntry npy;
-const FormatEntry npy = {"npy", "one NumPy array", sniff_npy, open_npy};
+extern const FormatEntry npy = {"npy", "one NumPy array", sniff_npy, open_npy};
 
 }  // namespace tsdiag::checkpoint

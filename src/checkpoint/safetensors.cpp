@@ -183,8 +183,8 @@ std::unique_ptr<Checkpoint> open_safetensors(const std::filesystem::path& path) 
 
 }  // namespace
 
-extern const FormatEntry safetensors;
-const FormatEntry safetensors = {"safetensors", "Hugging Face safetensors, single or sharded",
-                                 sniff_safetensors, open_safetensors};
+extern const FormatEntry safetensors = {"safetensors",
+                                        "Hugging Face safetensors, single or sharded",
+                                        sniff_safetensors, open_safetensors};
 
 }  // namespace tsdiag::checkpoint

@@ -133,8 +133,7 @@ std::unique_ptr<Checkpoint> open_torch_legacy(const std::filesystem::path& path)
 
 }  // namespace
 
-extern const FormatEntry torch_legacy;
-const FormatEntry torch_legacy = {"torch legacy", "PyTorch before 1.6, without zip",
-                                  sniff_torch_legacy, open_torch_legacy};
+extern const FormatEntry torch_legacy = {"torch legacy", "PyTorch before 1.6, without zip",
+                                         sniff_torch_legacy, open_torch_legacy};
 
 }  // namespace tsdiag::checkpoint

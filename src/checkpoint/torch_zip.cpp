@@ -98,8 +98,7 @@ std::unique_ptr<Checkpoint> open_torch_zip(const std::filesystem::path& path) {
 
 }  // namespace
 
-extern const FormatEntry torch_zip;
-const FormatEntry torch_zip = {"torch zip", "PyTorch since 1.6 (.pt, .pth, .ckpt, .bin)",
-                               sniff_torch_zip, open_torch_zip};
+extern const FormatEntry torch_zip = {"torch zip", "PyTorch since 1.6 (.pt, .pth, .ckpt, .bin)",
+                                      sniff_torch_zip, open_torch_zip};
 
 }  // namespace tsdiag::checkpoint

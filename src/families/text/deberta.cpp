@@ -285,13 +285,11 @@ Json config(const ModelSpec& s) {
 
 }  // namespace
 
-extern const ArchitectureEntry deberta;
-const ArchitectureEntry deberta = {
+extern const ArchitectureEntry deberta = {
     "deberta",     "DeBERTa",   "DeBERTa: BERT with disentangled attention",
     matches_first, read_first,  draw_first,
     first_random,  first_names, config};
-extern const ArchitectureEntry deberta_v2;
-const ArchitectureEntry deberta_v2 = {
+extern const ArchitectureEntry deberta_v2 = {
     "deberta-v2",
     "DeBERTa-v2",
     "DeBERTa 2 and 3: distances in classes by logarithms, by the maps of queries and keys",

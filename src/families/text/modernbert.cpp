@@ -166,8 +166,7 @@ Json config(const ModelSpec& s) {
 
 }  // namespace
 
-extern const ArchitectureEntry modernbert;
-const ArchitectureEntry modernbert = {
+extern const ArchitectureEntry modernbert = {
     "modernbert",
     "ModernBERT",
     "ModernBERT: pre-norm encoder, rotary positions, windows in two of three layers, no biases",

@@ -120,8 +120,7 @@ Json config(const ModelSpec& s) {
 
 }  // namespace
 
-extern const ArchitectureEntry mpnet;
-const ArchitectureEntry mpnet = {
+extern const ArchitectureEntry mpnet = {
     "mpnet",      "MPNet", "MPNet: BERT with biases of distances that all layers share",
     matches,      read,    draw,
     random_names, names,   config};

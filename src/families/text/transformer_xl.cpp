@@ -227,8 +227,7 @@ Json config(const ModelSpec& s) {
 
 }  // namespace
 
-extern const ArchitectureEntry transformer_xl;
-const ArchitectureEntry transformer_xl = {
+extern const ArchitectureEntry transformer_xl = {
     "transformer_xl",
     "Transformer-XL",
     "TransfoXL of Hugging Face: relative positions, embeddings and softmax in clusters, memory",
