@@ -133,6 +133,9 @@ TEST_P(EveryExperiment, RunsAndItsPageHasWhatItsTableTells) {
 
     const Study page = study(entry(), result, options);
     expect_page(page, result);
+    for (const Figure& f : page.figures)
+        EXPECT_EQ(f.caption.find("Bands: 95 % intervals") != std::string::npos, shows_bands(f))
+            << f.name;
 
     const ExperimentOptions recorded = recorded_options(Json::parse(result.run.dump(), "run.json"));
     EXPECT_EQ(recorded.seed, options.seed);

@@ -37,12 +37,7 @@ Bound ceiling(std::string reading, std::string formula, bool bound, bool conditi
     Bound b{.reading = std::move(reading),
             .formula = std::move(formula),
             .hypotheses = Hypotheses{},
-            .draw =
-                [](const Rng& rng, const Sizes& at, Distribution distribution) {
-                    Variables v = draw_mixed(rng, at, distribution);
-                    v.set("alpha", draw_alpha(rng));
-                    return v;
-                },
+            .draw = draw_mixed_by_alpha,
             .sides = [bound](const Variables& v) -> std::optional<BoundSides> {
                 const Step step = mixed_step(v, v("alpha")(0));
                 if (!(step.alpha > 0) || !has_both_parts(step.X)) return {};

@@ -45,9 +45,7 @@ double sub_gaussian_variance(Distribution distribution) {
 // --- at one width: d = 1 and W = -1, 1, where E[r] is exact
 
 Variables draw_line(const Rng& rng, const Sizes& at, Distribution distribution) {
-    Variables v = draw_mixed(rng, {at.n, 1}, distribution);
-    v.set("alpha", draw_alpha(rng));
-    return v;
+    return draw_mixed_by_alpha(rng, {at.n, 1}, distribution);
 }
 
 std::optional<Step> step_of(const Variables& v) {
@@ -104,11 +102,7 @@ Bound above_one() {
     b.formula = "1 + alpha^2/(1 + alpha^2 delta^2) ((1-omega)^2 - delta^2) t_sim >= 1";
     b.role = Role::part;
     b.conditions.pop_back();
-    b.draw = [](const Rng& rng, const Sizes& at, Distribution distribution) {
-        Variables v = draw_mixed(rng, at, distribution);
-        v.set("alpha", draw_alpha(rng));
-        return v;
-    };
+    b.draw = draw_mixed_by_alpha;
     b.sides = [](const Variables& v) -> std::optional<BoundSides> {
         const std::optional<Step> step = step_of(v);
         if (!step) return {};

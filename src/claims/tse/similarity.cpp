@@ -24,6 +24,12 @@ Matrix draw_alpha(const Rng& rng) {
     return Matrix::Constant(1, 1, 0.5 + stream.uniform());
 }
 
+Variables draw_mixed_by_alpha(const Rng& rng, const Sizes& at, Distribution distribution) {
+    Variables v = draw_mixed(rng, at, distribution);
+    v.set("alpha", draw_alpha(rng));
+    return v;
+}
+
 Matrix attention_of(const Matrix& X, const Rng& rng, Index k) {
     const Index d = X.cols();
     const auto project = [&](const char* name) -> Matrix {

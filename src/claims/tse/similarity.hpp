@@ -21,6 +21,8 @@ Variables draw_mixed(const Rng& rng, const Sizes& at, Distribution distribution)
 Step mixed_step(const Variables& v, double alpha = 1);
 /// A number between 1/2 and 3/2, 1 x 1: alpha where a statement holds for any.
 Matrix draw_alpha(const Rng& rng);
+/// As `draw_mixed`, and alpha.
+Variables draw_mixed_by_alpha(const Rng& rng, const Sizes& at, Distribution distribution);
 /// P(X) = softmax(X Wq (X Wk)^T / sqrt(k)), Wq and Wk d x k, uniform in (-1, 1)/sqrt(d) as
 /// torch.nn.Linear draws them.  [TSE] (2)
 Matrix attention_of(const Matrix& X, const Rng& rng, Index k);

@@ -40,12 +40,7 @@ Bound gap_bound(std::string reading, std::string formula, GapSides sides,
             .formula = std::move(formula),
             .relation = Relation::at_least,
             .accuracy = 1e-9,  // attained, and omega of a tiny mean is rounded
-            .draw =
-                [](const Rng& rng, const Sizes& at, Distribution distribution) {
-                    Variables v = draw_mixed(rng, at, distribution);
-                    v.set("alpha", draw_alpha(rng));
-                    return v;
-                },
+            .draw = draw_mixed_by_alpha,
             .sides = [sides, changed](const Variables& v) -> std::optional<BoundSides> {
                 const double alpha = v("alpha")(0);
                 Step step = mixed_step(v, alpha);

@@ -129,9 +129,8 @@ double gamma_of(const Gains& mean) { return mean.xi2 * mean.xi2 / (mean.xi1 + 2 
 
 /// X, logits, alpha, d sigma^2 and W, whose entries have that variance.
 Variables draw_weighted(const Rng& rng, const Sizes& at, Distribution distribution) {
-    Variables v = draw_mixed(rng, at, distribution);
+    Variables v = draw_mixed_by_alpha(rng, at, distribution);
     const double variance = weight_variance(distribution, at.d, at.d, 1 / double(at.d));
-    v.set("alpha", draw_alpha(rng));
     v.set("d sigma^2", Matrix::Constant(1, 1, double(at.d) * variance));
     v.set("W", draw(rng, "W", at.d, at.d, distribution, variance));
     return v;
