@@ -11,38 +11,24 @@
 namespace tsdiag::reports {
 namespace {
 
-constexpr std::array<Rgb, anchors> viridis = {{{0x44, 0x01, 0x54},
-                                               {0x48, 0x24, 0x75},
-                                               {0x41, 0x44, 0x87},
-                                               {0x35, 0x5f, 0x8d},
-                                               {0x2a, 0x78, 0x8e},
-                                               {0x21, 0x91, 0x8c},
-                                               {0x22, 0xa8, 0x84},
-                                               {0x44, 0xbf, 0x70},
-                                               {0x7a, 0xd1, 0x51},
-                                               {0xbd, 0xdf, 0x26},
-                                               {0xfd, 0xe7, 0x25}}};
-
-constexpr std::array<Rgb, anchors> blue_red = {{{0x05, 0x30, 0x61},
-                                                {0x21, 0x66, 0xac},
-                                                {0x43, 0x93, 0xc3},
-                                                {0x92, 0xc5, 0xde},
-                                                {0xd1, 0xe5, 0xf0},
-                                                {0xf7, 0xf7, 0xf7},
-                                                {0xfd, 0xdb, 0xc7},
-                                                {0xf4, 0xa5, 0x82},
-                                                {0xd6, 0x60, 0x4d},
-                                                {0xb2, 0x18, 0x2b},
-                                                {0x67, 0x00, 0x1f}}};
-
+/// Of the digits of a colour in HTML.
+template <std::size_t count>
+constexpr std::array<Rgb, count> colours(const std::uint32_t (&digits)[count]) {
+    std::array<Rgb, count> out;
+    for (std::size_t i = 0; i < count; ++i)
+        out[i] = {std::uint8_t(digits[i] >> 16), std::uint8_t(digits[i] >> 8 & 0xff),
+                  std::uint8_t(digits[i] & 0xff)};
+    return out;
+}
+constexpr std::array<Rgb, anchors> viridis =
+    colours({0x440154, 0x482475, 0x414487, 0x355f8d, 0x2a788e, 0x21918c, 0x22a884, 0x44bf70,
+             0x7ad151, 0xbddf26, 0xfde725});
+constexpr std::array<Rgb, anchors> blue_red =
+    colours({0x053061, 0x2166ac, 0x4393c3, 0x92c5de, 0xd1e5f0, 0xf7f7f7, 0xfddbc7, 0xf4a582,
+             0xd6604d, 0xb2182b, 0x67001f});
 // Okabe and Ito, without their yellow: as dark as it must be on white, it is no yellow any more.
-constexpr std::array<Rgb, 7> okabe_ito = {{{0x00, 0x72, 0xb2},
-                                           {0xd5, 0x5e, 0x00},
-                                           {0x00, 0x9e, 0x73},
-                                           {0xcc, 0x79, 0xa7},
-                                           {0x56, 0xb4, 0xe9},
-                                           {0xe6, 0x9f, 0x00},
-                                           {0x00, 0x00, 0x00}}};
+constexpr std::array<Rgb, 7> okabe_ito =
+    colours({0x0072b2, 0xd55e00, 0x009e73, 0xcc79a7, 0x56b4e9, 0xe69f00, 0x000000});
 constexpr Rgb grey{0x55, 0x55, 0x55};
 const std::vector<std::vector<int>> measured_dashes = {
     {}, {9, 2}, {9, 2, 2, 2}, {14, 3}, {5, 2}, {9, 2, 2, 2, 2, 2}, {14, 3, 3, 3}};

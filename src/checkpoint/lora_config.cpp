@@ -16,22 +16,12 @@ namespace tsdiag::checkpoint {
 namespace {
 
 /// Read here.
-constexpr std::array<std::string_view, 16> read_keys = {"peft_type",
-                                                        "r",
-                                                        "lora_alpha",
-                                                        "use_rslora",
-                                                        "use_dora",
-                                                        "lora_bias",
-                                                        "rank_pattern",
-                                                        "bias",
-                                                        "alpha_pattern",
-                                                        "fan_in_fan_out",
-                                                        "modules_to_save",
-                                                        "target_modules",
-                                                        "layers_pattern",
-                                                        "exclude_modules",
-                                                        "layers_to_transform",
-                                                        "init_lora_weights"};
+constexpr std::array<std::string_view, 16> read_keys = {
+    "peft_type", "r", "lora_alpha", "use_rslora", "use_dora", "lora_bias", "rank_pattern", "bias",
+    "alpha_pattern", "fan_in_fan_out", "init_lora_weights",
+    // Which modules.
+    "modules_to_save", "target_modules", "layers_pattern", "exclude_modules",
+    "layers_to_transform"};
 /// Of no effect on a model that is not trained on: where it is from, how it began, how it was run.
 constexpr std::array<std::string_view, 14> harmless_keys = {
     "base_model_name_or_path", "revision", "auto_mapping", "peft_version", "task_type",

@@ -33,16 +33,10 @@ constexpr std::array<std::string_view, 32> without_effect{
     "pad_token_type_id", "return_token_type_ids", "trim_offsets", "full_tokenizer_file", "backend",
     "is_local", "local_files_only", "padding_strategy"};
 /// Those that `Declarations` reads.
-constexpr std::array<std::string_view, 10> of_tokens{"added_tokens_decoder",
-                                                     "additional_special_tokens",
-                                                     "extra_special_tokens",
-                                                     "bos_token",
-                                                     "eos_token",
-                                                     "unk_token",
-                                                     "sep_token",
-                                                     "pad_token",
-                                                     "cls_token",
-                                                     "mask_token"};
+constexpr std::array<std::string_view, 10> of_tokens{
+    "added_tokens_decoder", "additional_special_tokens", "extra_special_tokens",
+    // One each.
+    "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"};
 
 /// Throws `FormatError` for a key that is neither of these nor one of `read`, unless it is null or
 /// false.

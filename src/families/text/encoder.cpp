@@ -12,19 +12,17 @@
 namespace tsdiag::families::encoder {
 namespace {
 
-constexpr std::array pairs{
-    NamePair{"layer.*.norm1", "layer.*.norm1"},
-    NamePair{"layer.*.attn.q", "layer.*.attn.q"},
-    NamePair{"layer.*.attn.k", "layer.*.attn.k"},
-    NamePair{"layer.*.attn.v", "layer.*.attn.v"},
-    NamePair{"layer.*.attn.o", "layer.*.attn.o"},
-    NamePair{"layer.*.norm2", "layer.*.norm2"},
-    NamePair{"layer.*.ffn.gate", "layer.*.ffn.gate"},
-    NamePair{"layer.*.ffn.up", "layer.*.ffn.up"},
-    NamePair{"layer.*.ffn.down", "layer.*.ffn.down"},
-    NamePair{"layer.*.deesc.tau", "layer.*.deesc.tau"},
-    NamePair{"final_norm", "final_norm"},
-};
+/// Names are those of the parameters.
+constexpr auto pairs = [] {
+    std::array<NamePair, 11> out;
+    std::size_t i = 0;
+    for (const std::string_view name :
+         {"layer.*.norm1", "layer.*.attn.q", "layer.*.attn.k", "layer.*.attn.v", "layer.*.attn.o",
+          "layer.*.norm2", "layer.*.ffn.gate", "layer.*.ffn.up", "layer.*.ffn.down",
+          "layer.*.deesc.tau", "final_norm"})
+        out[i++] = {name, name};
+    return out;
+}();
 constexpr std::string_view anchor = "layer.0.attn.q.weight";
 
 Names names(const ModelSpec& spec) { return translate(spec, pairs); }
