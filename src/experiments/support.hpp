@@ -45,8 +45,8 @@ class Numbers {
   public:
     explicit Numbers(const Table& table) : metrics_(table.metrics()), curves_(table.curves()) {}
     /// A metric of a stage, without head and tensor; layer -1: the whole model.
-    Number at(std::string_view model, std::string_view metric, std::string_view stage,
-              Index layer) const;
+    Number at(std::string_view model, std::string_view metric, std::string_view stage = "",
+              Index layer = -1) const;
     std::map<double, Number> depth(std::string_view model, std::string_view metric,
                                    std::string_view stage) const;
     std::map<double, Number> curve(std::string_view model, std::string_view curve) const;

@@ -155,7 +155,7 @@ RunResult trained(const ExperimentSetting& setting, std::span<const Trained> mod
 }
 
 void add_diverged(Findings& found, const Numbers& numbers, const std::string& model) {
-    const Number share = numbers.at(model, "diverged", "", -1);
+    const Number share = numbers.at(model, "diverged");
     if (!share.value || *share.value == 0) return;
     const Index runs = std::llround(*share.value * double(share.count));
     found.notes.push_back(

@@ -189,7 +189,7 @@ Number arena_score(const Numbers& numbers, const ArenaModel& model,
     Number sum{.value = 0, .error = 0};
     bool first = true;
     for (const ArenaTask& task : tasks) {
-        const Number one = numbers.at(on_task(model, task), "final_accuracy", "", -1);
+        const Number one = numbers.at(on_task(model, task), "final_accuracy");
         if (!one.value) return one;
         sum.value = *sum.value + *one.value;
         if (sum.error && one.error)
@@ -224,8 +224,8 @@ std::vector<std::string> constant_notes(const Numbers& numbers, std::span<const 
         std::optional<double> constant;
         for (const ArenaModel& model : models) {
             const std::string name = on_task(model, task);
-            const Number excess = numbers.at(name, "accuracy_excess", "", -1),
-                         accuracy = numbers.at(name, "final_accuracy", "", -1);
+            const Number excess = numbers.at(name, "accuracy_excess"),
+                         accuracy = numbers.at(name, "final_accuracy");
             if (!excess.value || !accuracy.value) continue;
             constant = *accuracy.value - *excess.value;
             if (!excess.error) continue;

@@ -188,7 +188,7 @@ Series uniform_line() { return {.name = "uniform", .x = {0, 1}, .y = {0.0, 1.0},
 
 /// "area under C(L), softmax, mean over 4 layers"
 std::string area_of(const Numbers& numbers, const std::string& model, const std::string& label) {
-    const Number layers = numbers.at(model, "local_auc_layers", "", -1);
+    const Number layers = numbers.at(model, "local_auc_layers");
     return fmt::format("area under C(L), {}, mean over {:.0f} layers", label,
                        layers.value.value_or(0));
 }
@@ -211,7 +211,7 @@ void find_checkpoint(Findings& found, const Table& table, const ExperimentSettin
     found.comparisons.push_back(compare(
         area_of(numbers, setting.model(), "the checkpoint"),
         "[DEVIL] 3.2: that of vanilla is \"significantly larger than that of the linear model\"",
-        std::nullopt, numbers.at(setting.model(), "local_auc_mean", "", -1)));
+        std::nullopt, numbers.at(setting.model(), "local_auc_mean")));
 }
 
 Findings find_curves(const Table& table, const ExperimentSetting& setting) {
@@ -226,8 +226,7 @@ Findings find_curves(const Table& table, const ExperimentSetting& setting) {
         drawn.series.push_back(line(attention, curves.begin()->second));
         found.comparisons.push_back(compare(area_of(numbers, model, attention + ", random weights"),
                                             fmt::format("uniform attention: {:.4f}", uniform),
-                                            std::nullopt,
-                                            numbers.at(model, "local_auc_mean", "", -1)));
+                                            std::nullopt, numbers.at(model, "local_auc_mean")));
     }
     drawn.series.push_back(uniform_line());
     Plot learned{.title = "trained, layer 0", .x = window, .y = inside};
@@ -236,8 +235,7 @@ Findings find_curves(const Table& table, const ExperimentSetting& setting) {
         const auto curves = layer_curves(table, model);
         if (!curves.empty()) learned.series.push_back(line(attention, curves.begin()->second));
         found.comparisons.push_back(compare(area_of(numbers, model, model), "no number",
-                                            std::nullopt,
-                                            numbers.at(model, "local_auc_mean", "", -1)));
+                                            std::nullopt, numbers.at(model, "local_auc_mean")));
     }
     if (trains(setting, {vanilla, linear}))
         found.comparisons.push_back(order_of(

@@ -136,7 +136,7 @@ void add_loss(Findings& found, const Numbers& numbers, const std::string& model,
         fmt::format("final_test_loss, {}", model),
         fmt::format("[DEVIL] Table {}, RoBERTa's pre-training on WikiText-103, perplexity {:.2f}",
                     table, perplexity),
-        std::nullopt, numbers.at(model, "final_test_loss", "", -1)));
+        std::nullopt, numbers.at(model, "final_test_loss")));
     add_diverged(found, numbers, model);
 }
 

@@ -241,7 +241,7 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
                      "[DEVIL] (61): bounded, constant as c tends to 0", 0.0}})
         found.comparisons.push_back(resolved(
             compare(fmt::format("exponent in c of the largest |dL/dS|, at the least c, {}", label),
-                    says, expected, numbers.at(name, which, "", -1)),
+                    says, expected, numbers.at(name, which)),
             0.001));
     found.comparisons.push_back(
         compare(fmt::format("largest |dP/dS|, softmax, c = {}", scales.back()),

@@ -88,7 +88,7 @@ Findings find(const Table& table, const ExperimentSetting&) {
     const Numbers numbers(table);
     Findings found{.figures = {figure_of(table)}};
     std::vector<Comparison>& all = found.comparisons;
-    const auto rsd = [&](const Variant& v) { return numbers.at(v.label, "grad_rsd", "", -1); };
+    const auto rsd = [&](const Variant& v) { return numbers.at(v.label, "grad_rsd"); };
     for (const Variant& v : variants)
         all.push_back(compare(
             fmt::format("grad_rsd, {}", v.label),
@@ -106,9 +106,9 @@ Findings find(const Table& table, const ExperimentSetting&) {
     }
     for (const Variant& v : variants) {
         all.push_back(compare(fmt::format("mean loss of the last tenth, {}", v.label), "no number",
-                              std::nullopt, numbers.at(v.label, "final_loss", "", -1)));
+                              std::nullopt, numbers.at(v.label, "final_loss")));
         add_diverged(found, numbers, v.label);
-        const Number reach = numbers.at(v.label, "grad_rsd_reach", "", -1);
+        const Number reach = numbers.at(v.label, "grad_rsd_reach");
         if (reach.value)
             found.notes.push_back(fmt::format(
                 "{}: one run's own 95 % interval reaches up to {:.2g} times its grad_rsd "

@@ -103,7 +103,7 @@ Findings find(const Table& table, const ExperimentSetting&) {
                     fmt::format("[DEVIL] Table 4, WikiText-103, perplexity {:.2f} (validation), "
                                 "{:.2f} (test)",
                                 row.validation, row.test),
-                    std::nullopt, numbers.at(row.label, "final_test_loss", "", -1)));
+                    std::nullopt, numbers.at(row.label, "final_test_loss")));
         add_diverged(found, numbers, row.label);
     }
     found.notes.push_back(note_on_glu(true));

@@ -194,9 +194,7 @@ RunResult measure(const ExperimentSetting& setting) {
 }
 
 /// The mean over the tasks.
-Number mean_score(const Numbers& numbers, const Row& row) {
-    return numbers.at(row.label, "score", "", -1);
-}
+Number mean_score(const Numbers& numbers, const Row& row) { return numbers.at(row.label, "score"); }
 
 Figure figure_of(const Numbers& numbers, const ExperimentSetting& setting) {
     const std::vector<Task> asked = tasks_of(setting);

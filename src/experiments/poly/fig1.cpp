@@ -96,7 +96,7 @@ void compare_ends(const Numbers& numbers, const std::vector<double>& scales, Ind
     all.push_back(
         compare(fmt::format("accuracy, N = {}, k = {:.4g}, nearest to sqrt(N)", tokens, root),
                 fmt::format("no number; sqrt(N) = {:.3g}", std::sqrt(double(tokens))), std::nullopt,
-                numbers.at(model_of(tokens, root), "final_accuracy", "", -1)));
+                numbers.at(model_of(tokens, root), "final_accuracy")));
     const auto trials = [&](double k) {
         return numbers.trials(model_of(tokens, k), "final_accuracy");
     };
@@ -126,7 +126,7 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
     for (const Index tokens : sizes) {
         std::map<double, Number> accuracy;
         for (const double k : scales) {
-            accuracy[k] = numbers.at(model_of(tokens, k), "final_accuracy", "", -1);
+            accuracy[k] = numbers.at(model_of(tokens, k), "final_accuracy");
             if (accuracy[k].value) means.push_back(*accuracy[k].value);
             add_diverged(found, numbers, model_of(tokens, k));
         }

@@ -145,7 +145,7 @@ void compare_accuracies(const Numbers& numbers, const ExperimentSetting& setting
         all.push_back(
             compare(fmt::format("final accuracy, {}", activations[i].label),
                     fmt::format("[POLY] Table 1, ViT-Tiny on Tiny-ImageNet: {:.4g} %", table1[i]),
-                    std::nullopt, numbers.at(activations[i].label, "final_accuracy", "", -1)));
+                    std::nullopt, numbers.at(activations[i].label, "final_accuracy")));
     const auto& [softmax, scaled_cube, cube] = activations;
     all.push_back(order_of("final accuracy", scaled_cube.label, cube.label, accuracy(scaled_cube),
                            accuracy(cube),

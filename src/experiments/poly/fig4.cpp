@@ -230,8 +230,7 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
     for (const PolyActivation& a : {usual, cube}) {
         found.comparisons.push_back(compare(fmt::format("final accuracy, {}", a.name()),
                                             "[POLY] Table 2, ViT-B on ImageNet: 80.3 %",
-                                            std::nullopt,
-                                            numbers.at(a.name(), "final_accuracy", "", -1)));
+                                            std::nullopt, numbers.at(a.name(), "final_accuracy")));
         add_diverged(found, numbers, a.name());
     }
     found.notes.push_back(

@@ -214,7 +214,7 @@ void compare_on(const Numbers& numbers, const Task& task, Findings& found) {
                 ? fmt::format("[POLY] Table 4, {}: {:.4g} %", task.label, printed(row.activation))
                 : fmt::format("not in the paper; Table 4, Image: {:.4g} %",
                               printed(row.activation)),
-            std::nullopt, numbers.at(label(task, row.activation), "final_accuracy", "", -1)));
+            std::nullopt, numbers.at(label(task, row.activation), "final_accuracy")));
         add_diverged(found, numbers, label(task, row.activation));
     }
     const auto [bare, scaled, learnt] = poly_activations(3);
@@ -238,7 +238,7 @@ void compare_on(const Numbers& numbers, const Task& task, Findings& found) {
     found.comparisons.push_back(
         compare(fmt::format("log10 of the learned scale times sqrt(n), {}", label(task, learnt)),
                 "no number; it starts at 0", std::nullopt,
-                numbers.at(label(task, learnt), "learned_scale", "", -1)));
+                numbers.at(label(task, learnt), "learned_scale")));
 }
 
 Findings find(const Table& table, const ExperimentSetting& setting) {

@@ -233,8 +233,8 @@ Figure error_figure(const Numbers& numbers, const std::vector<Task>& tasks) {
         Grid here = empty, paper = empty;
         for (const Row& row : rows) {
             const std::string name = label(task, row.activation);
-            const std::optional<double> rmse = numbers.at(name, "rmse", "", -1).value;
-            here.values.insert(here.values.end(), {numbers.at(name, "rmae", "", -1).value, rmse});
+            const std::optional<double> rmse = numbers.at(name, "rmse").value;
+            here.values.insert(here.values.end(), {numbers.at(name, "rmae").value, rmse});
             paper.values.insert(paper.values.end(), {row.rmae[task.column], row.rmse[task.column]});
             f.alt +=
                 fmt::format("{}{}: rMSE {:.3g}, in the paper {:.3g}", f.alt.empty() ? "" : "; ",
@@ -250,7 +250,7 @@ Figure error_figure(const Numbers& numbers, const std::vector<Task>& tasks) {
 
 void compare_on(const Numbers& numbers, const Task& task, Findings& found) {
     const auto of = [&](const PolyActivation& a, const char* metric) {
-        return numbers.at(label(task, a), metric, "", -1);
+        return numbers.at(label(task, a), metric);
     };
     for (const Row& row : rows) {
         const std::string name = label(task, row.activation);

@@ -217,7 +217,7 @@ RunResult measure(const ExperimentSetting& setting) {
 }
 
 Number accuracy_of(const Numbers& numbers, const Vision& v, const PolyActivation& a) {
-    return numbers.at(label(v, a), "final_accuracy", "", -1);
+    return numbers.at(label(v, a), "final_accuracy");
 }
 
 ByTrial accuracies_of(const Numbers& numbers, const Vision& v, const PolyActivation& a) {
@@ -275,13 +275,12 @@ Plot by_power(const Numbers& numbers, const ExperimentSetting& setting, const Vi
     const std::vector<Index> powers = setting.counts("powers");
     plot.x = {.title = "p of x^p", .whole = true};
     std::map<double, Number> softmax;
-    const Number level = numbers.at(label(v, {}), metric, "", -1);
+    const Number level = numbers.at(label(v, {}), metric);
     for (const Index p : powers) softmax[double(p)] = level;
     if (level.value) plot.series.push_back(line("softmax", softmax));
     for (const auto& [scale, name] : scales) {
         std::map<double, Number> found;
-        for (const Index p : powers)
-            found[double(p)] = numbers.at(label(v, {p, scale}), metric, "", -1);
+        for (const Index p : powers) found[double(p)] = numbers.at(label(v, {p, scale}), metric);
         if (std::ranges::any_of(found, [](const auto& n) { return n.second.value.has_value(); }))
             plot.series.push_back(line(name, found));
     }
@@ -341,7 +340,7 @@ void add_learned(const Numbers& numbers, const Vision& v, const PolyActivation& 
     found.comparisons.push_back(
         compare(fmt::format("log10 of the learned scale times sqrt(N), {}", label(v, a)),
                 "no number; 0 is the start, [POLY] 6: \"initialized as above but optimized\"",
-                std::nullopt, numbers.at(label(v, a), "learned_scale", "", -1)));
+                std::nullopt, numbers.at(label(v, a), "learned_scale")));
 }
 
 Findings find_table2(const Table& table, const ExperimentSetting& setting) {

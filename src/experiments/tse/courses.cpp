@@ -77,7 +77,7 @@ Findings findings(const Table& table, const Course& course, Figure figure) {
         for (const auto& [metric, what] : finals)
             found.comparisons.push_back(compare(fmt::format("{}, {}", what, network.label),
                                                 "no number", std::nullopt,
-                                                numbers.at(network.label, metric, "", -1)));
+                                                numbers.at(network.label, metric)));
         add_diverged(found, numbers, network.label);
     }
     return found;

@@ -68,11 +68,11 @@ void compare_gradients(const Numbers& numbers, const Reading& r, Index last,
     all.push_back(
         compare(fmt::format("gradient norm of the weights of block 0 over that of block {}, {}",
                             last, r.label),
-                says, std::nullopt, numbers.at(r.model, "grad_first_last", "", -1)));
+                says, std::nullopt, numbers.at(r.model, "grad_first_last")));
     all.push_back(
         resolved(compare(fmt::format("greatest of these norms over the least, {}", r.label),
                          fmt::format("{}, read as within a factor of 2", says), 1.0,
-                         numbers.at(r.model, "grad_spread", "", -1), Comparison::Kind::comparable),
+                         numbers.at(r.model, "grad_spread"), Comparison::Kind::comparable),
                  1));
 }
 
@@ -102,7 +102,7 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
                 0.01));
         found.comparisons.push_back(compare(fmt::format("blocks until t_sim = 0.99, {}", r.label),
                                             "no number", std::nullopt,
-                                            numbers.at(r.model, "depth_99", "", -1)));
+                                            numbers.at(r.model, "depth_99")));
         if (!r.gradient) continue;
         gradient.series.push_back(line(r.label, numbers.depth(r.model, "grad_norm", ""), true));
         compare_gradients(numbers, r, last, found.comparisons);

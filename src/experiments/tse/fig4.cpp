@@ -75,7 +75,7 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
     };
     all.push_back(compare("least factor of |X|_F over a block",
                           "[TSE] (20): \"monotonically increasing in expectation\"", 1.0,
-                          numbers.at(model, "fro_growth", "", -1), Kind::at_least));
+                          numbers.at(model, "fro_growth"), Kind::at_least));
     all.push_back(compare(fmt::format("|LN(X)|_F, block {}", last),
                           "[TSE] 3.1: \"always fixed\"; sqrt(n d) if eps is neglected",
                           std::nullopt, norm("norm1", last)));
@@ -95,7 +95,7 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
                                fmt::format("block {}", last), share(block), share(last), role));
     all.push_back(compare("least rise of t_sim over a block",
                           "[TSE] 3.1: token similarity \"still keeps increasing\"", 0.0,
-                          numbers.at(model, "sim_rise", "", -1), Kind::at_least));
+                          numbers.at(model, "sim_rise"), Kind::at_least));
     for (const Index block : {Index(4), Index(9), Index(19)})
         if (block <= last)
             all.push_back(order_of(fmt::format("t_sim after block {}", block), post, pre,

@@ -149,10 +149,10 @@ void add_common(std::vector<Comparison>& all, const Numbers& numbers, const std:
                           numbers.at(model, "r_minus_est1", "attn", 0), Kind::at_least));
     all.push_back(compare("blocks until t_sim = 0.99",
                           "[TSE] 2.4: the maximum is approached \"before block 15\"", 15.0,
-                          numbers.at(model, "depth_99", "", -1), Kind::at_most));
+                          numbers.at(model, "depth_99"), Kind::at_most));
     all.push_back(compare("least rise of t_sim over a block",
                           "[TSE] 2.4: \"monotonically increases throughout all blocks\"", 0.0,
-                          numbers.at(model, "sim_rise", "", -1), Kind::at_least));
+                          numbers.at(model, "sim_rise"), Kind::at_least));
 }
 
 /// xi1/xi2 of the steps of a block, at its beginning and its end.
