@@ -13,7 +13,7 @@ namespace {
 
 /// Of the digits of a colour in HTML.
 template <std::size_t count>
-constexpr std::array<Rgb, count> colours(const std::uint32_t (&digits)[count]) {
+constexpr std::array<Rgb, count> of_digits(const std::uint32_t (&digits)[count]) {
     std::array<Rgb, count> out;
     for (std::size_t i = 0; i < count; ++i)
         out[i] = {std::uint8_t(digits[i] >> 16), std::uint8_t(digits[i] >> 8 & 0xff),
@@ -21,14 +21,14 @@ constexpr std::array<Rgb, count> colours(const std::uint32_t (&digits)[count]) {
     return out;
 }
 constexpr std::array<Rgb, anchors> viridis =
-    colours({0x440154, 0x482475, 0x414487, 0x355f8d, 0x2a788e, 0x21918c, 0x22a884, 0x44bf70,
-             0x7ad151, 0xbddf26, 0xfde725});
+    of_digits({0x440154, 0x482475, 0x414487, 0x355f8d, 0x2a788e, 0x21918c, 0x22a884, 0x44bf70,
+               0x7ad151, 0xbddf26, 0xfde725});
 constexpr std::array<Rgb, anchors> blue_red =
-    colours({0x053061, 0x2166ac, 0x4393c3, 0x92c5de, 0xd1e5f0, 0xf7f7f7, 0xfddbc7, 0xf4a582,
-             0xd6604d, 0xb2182b, 0x67001f});
+    of_digits({0x053061, 0x2166ac, 0x4393c3, 0x92c5de, 0xd1e5f0, 0xf7f7f7, 0xfddbc7, 0xf4a582,
+               0xd6604d, 0xb2182b, 0x67001f});
 // Okabe and Ito, without their yellow: as dark as it must be on white, it is no yellow any more.
 constexpr std::array<Rgb, 7> okabe_ito =
-    colours({0x0072b2, 0xd55e00, 0x009e73, 0xcc79a7, 0x56b4e9, 0xe69f00, 0x000000});
+    of_digits({0x0072b2, 0xd55e00, 0x009e73, 0xcc79a7, 0x56b4e9, 0xe69f00, 0x000000});
 constexpr Rgb grey{0x55, 0x55, 0x55};
 const std::vector<std::vector<int>> measured_dashes = {
     {}, {9, 2}, {9, 2, 2, 2}, {14, 3}, {5, 2}, {9, 2, 2, 2, 2, 2}, {14, 3, 3, 3}};

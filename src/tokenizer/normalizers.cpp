@@ -34,7 +34,7 @@ bool is_chinese(std::uint32_t c) {
 
 /// Without characters that are `dropped`, and with spaces for those that are `space`.
 template <class Dropped, class Space>
-std::string spaced(std::string_view text, Dropped&& dropped, Space&& space) {
+std::string with_spaces(std::string_view text, Dropped&& dropped, Space&& space) {
     std::string out;
     out.reserve(text.size());
     each_character(text, [&](std::uint32_t c, std::string_view bytes) {
@@ -45,14 +45,14 @@ std::string spaced(std::string_view text, Dropped&& dropped, Space&& space) {
 
 std::string cleaned(std::string_view text) {
     const auto white = [](std::uint32_t c) { return c == '\t' || c == '\n' || c == '\r'; };
-    return spaced(
+    return with_spaces(
         text, [&](std::uint32_t c) { return c == 0 || c == 0xfffd || (is_other(c) && !white(c)); },
         [&](std::uint32_t c) { return white(c) || is_white_space(c); });
 }
 
 /// Control characters out, other kinds of white space to spaces, as in SentencePiece's nmt rules.
 std::string nmt(std::string_view text) {
-    return spaced(
+    return with_spaces(
         text,
         [](std::uint32_t c) {
             return (c >= 0x1 && c <= 0x8) || c == 0xb || (c >= 0xe && c <= 0x1f) || c == 0x7f ||
