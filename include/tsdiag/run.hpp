@@ -150,10 +150,17 @@ struct RunOptions : ProbeChoices {
     /// "" (by the model), "gaussian", "ids:random", "ids:FILE", "embeddings:FILE", "hidden:FILE",
     /// "image:FILE"
     std::string input;
-    std::string text;       ///< to be tokenized, in place of `input`; empty: none
-    std::string text_file;  ///< the same, in a file
-    std::string tokenizer;  ///< a tokenizer.json, or its folder; empty: the one of the model
-    bool has_text() const { return !text.empty() || !text_file.empty(); }
+    std::string text;        ///< to be tokenized, in place of `input`; empty: none
+    std::string text_file;   ///< the same, in a file
+    std::string text_lines;  ///< texts in a file, a sample a line; none is padded
+    std::string tokenizer;   ///< a tokenizer.json, or its folder; empty: the one of the model
+    /// The option that gives a text; empty: none does.
+    std::string_view text_option() const {
+        if (!text.empty()) return "--text";
+        if (!text_file.empty()) return "--text-file";
+        return text_lines.empty() ? "" : "--text-lines";
+    }
+    bool has_text() const { return !text_option().empty(); }
     std::string images;        ///< a picture, or a folder of them, in place of `input`; empty: none
     std::string preprocessor;  ///< a preprocessor_config.json, or its folder; empty: of the model
     bool has_input() const { return !input.empty() || has_text() || !images.empty(); }

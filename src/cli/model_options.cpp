@@ -105,6 +105,8 @@ void add_input(CLI::App& app, RunOptions& run) {
                     run.text = t;
                 }));
     group(text(app, "--text-file", run.text_file, "FILE", "the same, in a file"));
+    group(text(app, "--text-lines", run.text_lines, "FILE",
+               "texts in a file, a sample a line, each of its own length"));
     group(text(app, "--tokenizer", run.tokenizer, "FILE",
                "path of tokenizer.json if it is elsewhere"));
     group(text(app, "--images", run.images, "FILE",

@@ -34,6 +34,7 @@ NamedInput parse_input(const RunOptions& options) {
     for (const auto& [option, value] : {std::pair{"--images", &options.images},
                                         {"--text", &options.text},
                                         {"--text-file", &options.text_file},
+                                        {"--text-lines", &options.text_lines},
                                         {"--input", &options.input}})
         if (!value->empty()) given.emplace_back(option);
     if (given.size() > 1)
@@ -41,6 +42,7 @@ NamedInput parse_input(const RunOptions& options) {
     if (!options.images.empty()) return {"pictures", options.images};
     if (!options.text.empty()) return {"text", "--text"};
     if (!options.text_file.empty()) return {"text", options.text_file};
+    if (!options.text_lines.empty()) return {"text", options.text_lines};
     const std::string& text = options.input;
     if (text.empty() || text == "gaussian" || text == "ids:random") return {text, ""};
     const std::size_t colon = text.find(':');
@@ -81,6 +83,11 @@ InputSource::InputSource(const RunOptions& options, const ModelSpec& spec, const
         throw UsageError(
             "--mask: hides tokens, but this model takes images; pass its tokens as --input "
             "hidden:FILE.npy.");
+    if (std::ranges::any_of(ids_, [&](const auto& ids) { return std::ssize(ids) < tokens_; }))
+        throw UsageError(
+            fmt::format("--mask: is of samples of one length, but the lines of {} have up to {} "
+                        "tokens, each its own number, and none is padded; omit --mask.",
+                        file_, tokens_));
     masks_ = read_masks(options_.mask, count_, tokens_);
 }
 
@@ -103,7 +110,7 @@ void InputSource::choose_kind() {
     if (kind_ == "pictures") require_pictures();
     if (kind_ == "text" && !has_ids)
         throw UsageError(fmt::format("{}: this model has no token embedding, so it takes no text.",
-                                     options_.text.empty() ? "--text-file" : "--text"));
+                                     options_.text_option()));
     if (kind_.starts_with("ids") && !has_ids)
         throw UsageError(
             fmt::format("--input {}: this model has no token embedding, expected {}.", text,
@@ -125,6 +132,7 @@ Index InputSource::longest() const {
 /// Those of a training may differ in length, and are made for this: where an attention may remark.
 Index InputSource::fewest_tokens() const {
     Index least = tokens_;
+    for (const std::vector<Index>& ids : ids_) least = std::min(least, Index(std::ssize(ids)));
     if (own() && !remarks_on_attention(spec_, 1).empty())
         for (const Input& sample : samples(0)) least = std::min(least, tokens_of(spec_, sample));
     return least;

@@ -6,6 +6,7 @@
 #include "tsdiag/input.hpp"
 #include "tsdiag/pictures.hpp"
 #include "tsdiag/run.hpp"
+#include "tsdiag/tokenizer.hpp"
 
 namespace tsdiag {
 
@@ -33,9 +34,9 @@ class InputSource {
 
     std::string_view kind() const {
         return kind_;
-    }  ///< as in run.json: "gaussian", "ids:file", ...
-    Index tokens() const { return tokens_; }
-    Index count() const { return count_; }  ///< of samples
+    }                                         ///< as in run.json: "gaussian", "ids:file", ...
+    Index tokens() const { return tokens_; }  ///< of a sample; of the longest where they differ
+    Index count() const { return count_; }    ///< of samples
     RunRecord::Input described() const;
     /// Sentences: samples longer than the model was made for, assumptions about pictures.
     std::vector<std::string> warnings() const;
@@ -47,6 +48,8 @@ class InputSource {
     void settle_images();
     void read_ids();
     void read_text();
+    void read_parts(const Tokenizer& tokenizer, const std::vector<Index>& all);
+    Index read_lines(const Tokenizer& tokenizer, std::string_view text);
     void read_rows();
     void read_images();
     void read_pictures();

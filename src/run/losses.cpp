@@ -75,7 +75,8 @@ LossSource::LossSource(const RunOptions& options, const ModelSpec& spec, const I
     const NamedLoss loss = parse_loss(options.loss);
     name_ = loss.name;
     number_ = loss.number;
-    if ((name_ == "lm" || name_ == "mlm") && !inputs.kind().starts_with("ids"))
+    if ((name_ == "lm" || name_ == "mlm") && !inputs.kind().starts_with("ids") &&
+        inputs.kind() != "text")
         throw UsageError(
             fmt::format("--loss {}: predicts token ids, but the input is {}; expected --loss "
                         "classify, square or vjp.",
@@ -166,9 +167,9 @@ std::vector<Loss> LossSource::losses(Index trial, std::vector<Input>& inputs) co
             out.push_back(classes(rng, s));
         else if (name_ == "vjp")
             out.push_back(product(
-                rng, class_token_
-                         ? 1
-                         : (std::ssize(kept_tokens(input, tokens_)) - memory_) >> 2 * merges_));
+                rng, class_token_ ? 1
+                                  : (std::ssize(kept_tokens(input, tokens(input))) - memory_) >>
+                                        2 * merges_));
         else
             out.push_back({.kind = Loss::Kind::square});
     }

@@ -35,6 +35,10 @@ class LossSource {
     Loss masked_tokens(Rng rng, Input& input) const;
     Loss classes(Rng rng, Index sample) const;
     Loss product(Rng rng, Index rows) const;
+    /// Of a sample; those of ids may differ in length.
+    Index tokens(const Input& input) const {
+        return input.ids.empty() ? tokens_ : Index(std::ssize(input.ids));
+    }
 
     std::string name_;
     Index number_ = -1;  ///< after the colon; -1: none

@@ -239,7 +239,7 @@ void refuse_model_options(const RunOptions& options) {
             fmt::format("{}: does not apply to a trace, whose arrays are its input.", option));
     };
     if (!options.input.empty()) refuse("--input");
-    if (options.has_text()) refuse(options.text.empty() ? "--text-file" : "--text");
+    if (options.has_text()) refuse(options.text_option());
     if (!options.images.empty()) refuse("--images");
     if (options.tokens > 0) refuse("--tokens");
     if (options.batch > 0) refuse("--batch");

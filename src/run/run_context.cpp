@@ -50,7 +50,7 @@ void require_well_formed(const RunOptions& options) {
         throw UsageError("--labels: requires --loss classify.");
     if (!options.trace.attention.empty()) attention(options.trace.attention);
     if (!options.tokenizer.empty() && !options.has_text())
-        throw UsageError("--tokenizer: has no effect without --text or --text-file.");
+        throw UsageError("--tokenizer: has no effect without --text, --text-file or --text-lines.");
     if (!options.preprocessor.empty() && options.images.empty())
         throw UsageError("--preprocessor: has no effect without --images.");
 }

@@ -105,6 +105,9 @@ const Setting settings_of_runs[] = {
     {.name = "text_file",
      .value = TSDIAG_VALUE(unless_empty(o.text_file)),
      .files = TSDIAG_FILES(named(o.text_file))},
+    {.name = "text_lines",
+     .value = TSDIAG_VALUE(unless_empty(o.text_lines)),
+     .files = TSDIAG_FILES(named(o.text_lines))},
     // Tokenizer and preprocessor of the model are among its contents.
     {.name = "tokenizer",
      .value = TSDIAG_VALUE(unless_empty(o.tokenizer)),

@@ -94,27 +94,61 @@ RunRecord::Text described_text(const Tokenizer& tokenizer, std::string_view text
     return out;
 }
 
-}  // namespace
-
-void InputSource::read_text() {
-    const bool in_file = !options_.text_file.empty();
-    const std::string text =
-        in_file ? file_text(options_.text_file, "a text", largest_text) : options_.text;
-    const Tokenizer tokenizer = tokenizer_of(options_);
+/// Ids of a text, without those that are put around it.  `place` names it in messages.
+std::vector<Index> ids_of(std::string_view text, const Tokenizer& tokenizer, Index vocabulary,
+                          const std::string& place) {
     std::vector<Index> all;
     try {
         all = tokenizer.encode(text);
     } catch (const FormatError& e) {
-        throw FormatError(fmt::format("{}: {}", file_, e.what()));
+        throw FormatError(fmt::format("{}: {}", place, e.what()));
     }
     for (const Index id : tokenizer.wrapped(all))
-        if (id >= spec_.embedding.vocabulary)
+        if (id >= vocabulary)
             throw FormatError(fmt::format(
                 "{}: the token '{}' has the id {}, but the vocabulary of the model has {}; is this "
                 "the tokenizer of the model?",
-                file_, tokenizer.shown(id), id, spec_.embedding.vocabulary));
-    const Index around = std::ssize(tokenizer.before()) + std::ssize(tokenizer.after());
-    const Index held = std::ssize(all);
+                place, tokenizer.shown(id), id, vocabulary));
+    return all;
+}
+
+Index around_a_text(const Tokenizer& tokenizer) {
+    return std::ssize(tokenizer.before()) + std::ssize(tokenizer.after());
+}
+
+/// The next line of `rest`, which loses it.
+std::string_view next_line(std::string_view& rest) {
+    const std::size_t length = std::min(rest.find('\n'), rest.size());
+    std::string_view line = rest.substr(0, length);
+    rest.remove_prefix(std::min(length + 1, rest.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    return line;
+}
+
+}  // namespace
+
+void InputSource::read_text() {
+    const bool in_file = options_.text.empty();
+    const std::string text = in_file ? file_text(file_, "a text", largest_text) : options_.text;
+    const Tokenizer tokenizer = tokenizer_of(options_);
+    std::size_t held = 0;
+    if (!options_.text_lines.empty()) {
+        held = std::size_t(read_lines(tokenizer, text));
+    } else {
+        const std::vector<Index> all = ids_of(text, tokenizer, spec_.embedding.vocabulary, file_);
+        held = all.size();
+        read_parts(tokenizer, all);
+    }
+    if (longest() > 0 && tokens_ > longest())
+        throw UsageError(
+            fmt::format("--tokens {}: this model takes at most {} tokens.", tokens_, longest()));
+    assumption_ = tokenizer.assumption();
+    text_ = described_text(tokenizer, text, held, ids_.front());
+}
+
+/// Consecutive parts of one text, of equal length.
+void InputSource::read_parts(const Tokenizer& tokenizer, const std::vector<Index>& all) {
+    const Index around = around_a_text(tokenizer), held = std::ssize(all);
     count_ = std::max<Index>(options_.samples, 1);
     // each sample begins and ends with what the tokenizer puts around a text
     const Index fitting = std::min(held / count_ + around, usual_tokens);
@@ -126,17 +160,59 @@ void InputSource::read_text() {
             "{}: is {}, expected {} of {}, of which {} are put around each.", file_,
             counted(std::size_t(held), "token"), counted(std::size_t(count_), "sample"),
             counted(std::size_t(std::max<Index>(tokens_, around + 1)), "token"), around));
-    if (longest() > 0 && tokens_ > longest())
-        throw UsageError(
-            fmt::format("--tokens {}: this model takes at most {} tokens.", tokens_, longest()));
     if (each * count_ < held && options_.tokens == 0)
         defaults_.push_back(
             fmt::format("tokens: the first {} of {} of the text", each * count_, held));
     for (Index s = 0; s < count_; ++s)
         ids_.push_back(tokenizer.wrapped(
             std::span<const Index>(all).subspan(std::size_t(s * each), std::size_t(each))));
-    assumption_ = tokenizer.assumption();
-    text_ = described_text(tokenizer, text, all.size(), ids_.front());
+}
+
+/// Each line is a sample of its own length: what a library hides of a padded batch is not there.
+/// Returns the number of tokens of the lines that were taken, also of what was cut off.
+Index InputSource::read_lines(const Tokenizer& tokenizer, std::string_view text) {
+    const Index around = around_a_text(tokenizer);
+    const Index most = options_.tokens > 0 ? options_.tokens : fitting_tokens(spec_, usual_tokens);
+    if (most <= around)
+        throw UsageError(
+            fmt::format("--tokens {}: {} are put around each text; pass more.", most, around));
+    Index number = 0, held = 0, fewest = most;
+    std::size_t blank = 0, cut = 0;
+    for (std::string_view rest = text; !rest.empty();) {
+        if (options_.samples > 0 && std::ssize(ids_) == options_.samples) break;
+        number += 1;
+        const std::string_view line = next_line(rest);
+        if (line.find_first_not_of(" \t") == std::string_view::npos) {
+            blank += 1;
+            continue;
+        }
+        const std::string place = fmt::format("{}: line {}", file_, number);
+        std::vector<Index> ids = ids_of(line, tokenizer, spec_.embedding.vocabulary, place);
+        if (std::ssize(ids) + around == 0)
+            throw FormatError(
+                fmt::format("{}: the tokenizer makes no token of it; leave the line out.", place));
+        held += std::ssize(ids);
+        if (std::ssize(ids) > most - around) {
+            cut += 1;
+            ids.resize(std::size_t(most - around));
+        }
+        ids_.push_back(tokenizer.wrapped(ids));
+        const Index tokens = std::ssize(ids_.back());
+        tokens_ = std::max(tokens_, tokens);
+        fewest = std::min(fewest, tokens);
+    }
+    if (ids_.empty())
+        throw FormatError(fmt::format("{}: has no text, expected one in each line.", file_));
+    settle_samples(std::ssize(ids_));
+    if (blank > 0)
+        defaults_.push_back(fmt::format("samples: without {}", counted(blank, "blank line")));
+    if (cut > 0)
+        defaults_.push_back(
+            fmt::format("tokens: the first {} of {}", most - around, counted(cut, "longer line")));
+    if (fewest < tokens_)
+        defaults_.push_back(fmt::format("tokens: {} to {}, each sample its own number, none padded",
+                                        fewest, tokens_));
+    return held;
 }
 
 }  // namespace tsdiag

@@ -102,6 +102,7 @@ std::multimap<std::string, Change> changes() {
         {"--input", {.before = ids, .after = ids, .between = text("ids.txt", "5 6 7 1 2 0 9 8")}},
         {"--text", refused({"--text", "a"})},
         {"--text-file", refused({"--text-file", "ids.txt"})},
+        {"--text-lines", refused({"--text-lines", "ids.txt"})},
         {"--tokenizer", refused({"--tokenizer", "ids.txt", "--text", "a"})},
         {"--images", refused({"--images", "."})},
         {"--preprocessor", refused({"--preprocessor", "other.json"})},

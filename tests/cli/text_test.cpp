@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <map>
 #include <sstream>
 
 #include "program.hpp"
@@ -128,16 +130,112 @@ TEST(TextOfAProgram, AFileGivesTheNumbersOfItsIds) {
         for (const auto& [letter, its] : vocab.object())
             if (its.integer() == id) text += letter;
     write_file(folder.path() / "a.txt", text);
-    ASSERT_EQ(tsdiag(folder, {"probe", char_gpt, "--text-file", "a.txt", "--samples", "2",
-                              "--no-report", "--out", "text"})
+    ASSERT_EQ(tsdiag(folder, {"probe", char_gpt, "--text-file", "a.txt", "--samples", "2", "--loss",
+                              "lm", "--no-report", "--out", "text"})
                   .code,
               0);
     ASSERT_EQ(tsdiag(folder, {"probe", char_gpt, "--input", "ids:" + char_gpt + "/sample_ids.txt",
-                              "--samples", "2", "--no-report", "--out", "ids"})
+                              "--samples", "2", "--loss", "lm", "--no-report", "--out", "ids"})
                   .code,
               0);
     EXPECT_EQ(read_file(folder.path() / "text" / "metrics.csv"),
               read_file(folder.path() / "ids" / "metrics.csv"));
+}
+
+/// BERT of 12 positions with a tokenizer of two letters.
+void write_letters_bert(const fs::path& model) {
+    fs::create_directories(model);
+    for (const char* name : {"config.json", "model.safetensors"})
+        fs::copy_file(fs::path(test_data()) / "golden/bert" / name, model / name);
+    write_file(model / "vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\nb\n");
+}
+
+/// The values of metrics.csv by the words before them, but for the model's name.
+std::map<std::string, double> values_of(const fs::path& result) {
+    std::istringstream rows(read_file(result / "metrics.csv"));
+    std::map<std::string, double> out;
+    std::string row;
+    std::getline(rows, row);
+    while (std::getline(rows, row)) {
+        std::size_t end = row.find(',');
+        const std::size_t begin = end;
+        for (int column = 0; column < 6; ++column) end = row.find(',', end + 1);
+        const std::string value = row.substr(end + 1, row.find(',', end + 1) - end - 1);
+        if (!value.empty()) out[row.substr(begin, end - begin)] = std::stod(value);
+    }
+    return out;
+}
+
+/// Lines of unequal length: the mean over them is that of the lines one by one, for an encoder,
+/// whose tokens would see padding, and a decoder.
+TEST(TextOfAProgram, LinesOfAFileAreSamplesOfTheirOwnLength) {
+    const TemporaryDirectory folder;
+    write_letters_bert(folder.path() / "bert");
+    for (const auto& [model, lines] :
+         {std::pair<std::string, std::vector<std::string>>("bert", {"a b a", "b", "a a b b a"}),
+          {char_gpt, {"Free software", "Be", "It is"}}}) {
+        const auto probe = [&](const std::string& text, const std::string& out) {
+            write_file(folder.path() / "lines.txt", text);
+            const Finished done =
+                tsdiag(folder, {"probe", model, "--text-lines", "lines.txt", "--probes", "core",
+                                "--no-report", "--force", "--out", out});
+            EXPECT_EQ(done.code, 0) << done.err;
+            return values_of(folder.path() / out);
+        };
+        std::map<std::string, double> sums;
+        std::map<std::string, int> counts;
+        std::string all;
+        for (const std::string& line : lines) {
+            all += line + "\r\n\n";
+            for (const auto& [place, value] : probe(line, "alone"))
+                sums[place] += value, counts[place] += 1;
+        }
+        const std::map<std::string, double> together = probe(all, "together");
+        ASSERT_GT(together.size(), 20u);
+        ASSERT_EQ(together.size(), sums.size());
+        // Samples are the same bit for bit; their mean is rounded a few times, the sum above, too.
+        for (const auto& [place, value] : together)
+            EXPECT_NEAR(value, sums[place] / counts[place], 1e-14 * (1 + std::abs(sums[place])))
+                << model << place;
+        const Json input = run_of(folder.path() / "together")["input"];
+        EXPECT_EQ(input["samples"].integer(), 3);
+    }
+}
+
+TEST(TextOfAProgram, WhatBecomesOfLinesIsTold) {
+    const TemporaryDirectory folder;
+    write_letters_bert(folder.path() / "bert");
+    write_file(folder.path() / "lines.txt", "a b a\n \nb\na a b b a\n");
+    const auto probe = [&](const std::vector<std::string>& more) {
+        return tsdiag(folder, with({"probe", "bert", "--text-lines", "lines.txt", "--probes",
+                                    "t_sim", "--no-report", "--force", "--out", "out"},
+                                   more));
+    };
+    const auto defaults = [&] { return run_of(folder.path() / "out")["input"]["defaults"].dump(); };
+    ASSERT_EQ(probe({}).code, 0);
+    EXPECT_EQ(run_of(folder.path() / "out")["input"]["tokens"].integer(), 7);
+    EXPECT_NE(defaults().find("samples: without 1 blank line"), std::string::npos) << defaults();
+    EXPECT_NE(defaults().find("tokens: 3 to 7, each sample its own number, none padded"),
+              std::string::npos)
+        << defaults();
+    ASSERT_EQ(probe({"--tokens", "4"}).code, 0);
+    EXPECT_NE(defaults().find("tokens: the first 2 of 2 longer lines"), std::string::npos)
+        << defaults();
+    ASSERT_EQ(probe({"--samples", "1"}).code, 0);
+    EXPECT_EQ(run_of(folder.path() / "out")["input"]["tokens"].integer(), 5);
+    write_npy<std::int64_t>(folder / "mask.npy", "<i8", {7},
+                            std::vector<std::int64_t>{1, 1, 1, 1, 1, 1, 0});
+    for (const auto& [more, said] : {std::pair<std::vector<std::string>, std::string>(
+                                         {"--samples", "4"}, "lines.txt contains 3"),
+                                     {{"--mask", "mask.npy"}, "none is padded; omit --mask"},
+                                     {{"--tokens", "2"}, "2 are put around each text"}}) {
+        const Finished refused = probe(more);
+        EXPECT_EQ(refused.code, 2);
+        expect_one_sentence(refused.err);
+        EXPECT_NE(refused.err.find(said), std::string::npos) << refused.err;
+    }
+    write_file(folder.path() / "lines.txt", "a\n\xff\n");
+    EXPECT_NE(probe({}).err.find("lines.txt: line 2"), std::string::npos);
 }
 
 TEST(TextOfAProgram, WhatCannotBeIsRefused) {

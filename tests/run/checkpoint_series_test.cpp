@@ -327,6 +327,7 @@ TEST_F(CheckpointSeriesTest, TheSettingsThatDecideNumbersAreInTheirDigest) {
     EXPECT_TRUE(changed([](RunOptions& o) { o.subject.map = "names.toml"; }));
     EXPECT_TRUE(changed([](RunOptions& o) { o.text = "a"; }));
     EXPECT_TRUE(changed([](RunOptions& o) { o.text_file = "a.txt"; }));
+    EXPECT_TRUE(changed([](RunOptions& o) { o.text_lines = "a.txt"; }));
     EXPECT_TRUE(changed([](RunOptions& o) { o.preprocessor = "preprocessor_config.json"; }));
     EXPECT_TRUE(changed([](RunOptions& o) { o.maps = {{0, 0}}; }));
     EXPECT_TRUE(changed([](RunOptions& o) { o.tolerance = 1e-3; }));
