@@ -40,9 +40,9 @@ struct Adapter {
 /// in double, rounded once; tensors that the adapter holds whole (biases, `modules_to_save`) stand
 /// in the place of the model's, or beside them.  `notes` and `warnings` receive what the report
 /// tells, `trained` the names of the tensors of adapted and saved modules, which are no longer
-/// tied to others: PEFT leaves an embedding as it is where it adds to the head that is tied to it.
-/// Throws `FormatError` for an adapter that is none of these, and unless all of its tensors
-/// and all of its configuration fit the model.
+/// tied to others: of an embedding and the head that is tied to it PEFT leaves one as it is where
+/// it trains the other (`before_adapter`). Throws `FormatError` for an adapter that is none of
+/// these, and unless all of its tensors and all of its configuration fit the model.
 std::shared_ptr<const Checkpoint> apply_adapter(std::shared_ptr<const Checkpoint> base,
                                                 const Adapter& adapter,
                                                 std::vector<std::string>& notes,

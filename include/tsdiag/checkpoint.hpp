@@ -257,4 +257,8 @@ void write_safetensors(const std::filesystem::path& file, std::span<const NamedA
 /// rename.
 void write_npz(const std::filesystem::path& file, std::span<const NamedArray> arrays);
 
+/// An embedding that an adapter trains stands in the adapted model a second time, as it was, under
+/// its name and this: PEFT leaves a head that is tied to it so.
+inline constexpr std::string_view before_adapter = ".before_adapter";
+
 }  // namespace tsdiag

@@ -102,11 +102,6 @@ class Applying {
         require_saved_modules();
         require_biases();
         warn_of_untouched();
-        if (!changed_embedding_.empty() && std::ranges::none_of(trained_, is_language_head))
-            warnings_.push_back(fmt::format(
-                "The adapter changes the embedding '{}': an output head that is tied to it changes "
-                "too, as in a merged model, but not where PEFT runs the two unmerged",
-                changed_embedding_));
         return std::move(changed_);
     }
 
@@ -241,7 +236,12 @@ class Applying {
         if (!copied)
             return;  // loaded into the module of the model, and into a head that is tied to it
         trained_.push_back(at);
-        if (is_token_embedding(at)) changed_embedding_ = at;
+        if (is_token_embedding(at)) keep(at, before);
+    }
+
+    /// An embedding that the adapter trains, for a head that is tied to it.
+    void keep(const std::string& name, RawTensor before) {
+        changed_.emplace(name + std::string(before_adapter), std::move(before));
     }
 
     void put(const std::string& at, const AdapterTensor& named) {
@@ -288,7 +288,7 @@ class Applying {
         alphas_.insert(config_.alpha_of(module));
         scales_.insert(parts.scale);
         kinds_.insert(module.substr(module.rfind('.') + 1));
-        if (of.embedding) changed_embedding_ = name;
+        if (of.embedding) keep(name, parts.weight);
         changed_.insert_or_assign(name, low_rank_sum(std::move(parts)));
         trained_.push_back(name);
         if (of.bias) put_bias(module, *of.bias);
@@ -503,7 +503,6 @@ class Applying {
     PrefixChange change_;
     std::map<std::string, RawTensor> changed_;
     std::vector<std::string> replaced_, added_, trained_, warnings_;
-    std::string changed_embedding_;
     std::set<std::int64_t> ranks_;
     std::set<double> alphas_, scales_;
     std::set<std::string> kinds_;

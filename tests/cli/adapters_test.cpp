@@ -131,6 +131,20 @@ struct Adapted {
         adapter[module + ".lora_magnitude_vector"] = std::move(lengths);
         config.set("use_dora", true);
     }
+    /// Adds LoRA to an embedding, (words, width).
+    void add_embedding(const std::string& module, const std::string& weight) {
+        Values& w = merged.at(weight);
+        const std::int64_t words = w.shape[0], width = w.shape[1];
+        Values a = drawn({4, words}, 1), b = drawn({width, 4}, 2);
+        for (std::int64_t v = 0; v < words; ++v)
+            for (std::int64_t c = 0; c < width; ++c) {
+                double sum = 0;
+                for (std::int64_t k = 0; k < 4; ++k) sum += b.at(c, k) * a.at(k, v);
+                w.at(v, c) += 2 * sum;
+            }
+        adapter[module + ".lora_embedding_A"] = a;
+        adapter[module + ".lora_embedding_B"] = b;
+    }
     /// A tensor that the adapter has in whole.
     void replace(const std::string& name, const std::string& there) {
         Values& of = merged.at(there);
@@ -299,7 +313,6 @@ TEST_F(Adapters, ModulesToSaveStandInThePlaceOfTheModels) {
     of.replace("model.embed_tokens.weight", "model.embed_tokens.weight");
     of.adapter["score.weight"] = drawn({3, 16}, 2);  // a head that the model does not have
     expect_merged(of);
-    EXPECT_THAT(said, HasSubstr("changes the embedding 'model.embed_tokens.weight'"));
     EXPECT_THAT(said, AllOf(HasSubstr("in place of the model's: model.embed_tokens.weight"),
                             HasSubstr("added: score.weight")));
 }
@@ -312,7 +325,7 @@ TEST_F(Adapters, AHeadMayBeSavedWithTheEmbeddingThatItIsTiedTo) {
     expect_merged(of);
     EXPECT_THAT(said,
                 AllOf(HasSubstr("in place of the model's: wte.weight"),
-                      HasSubstr("added: lm_head.weight"), Not(HasSubstr("changes the embedding"))));
+                      HasSubstr("added: lm_head.weight"), Not(HasSubstr("before the adapter"))));
     of.adapter.erase("transformer.wte.weight");
     EXPECT_THAT(refused_as(of), HasSubstr("has the tensor 'base_model.model.lm_head.weight'"));
 }
@@ -409,19 +422,49 @@ TEST_F(Adapters, OfATiedHeadUntieIt) {
 
 TEST_F(Adapters, OfAnEmbedding) {
     Adapted of("llama");
-    Values& w = of.merged.at("model.embed_tokens.weight");
-    const std::int64_t words = w.shape[0], width = w.shape[1];
-    Values a = drawn({4, words}, 1), b = drawn({width, 4}, 2);
-    for (std::int64_t v = 0; v < words; ++v)
-        for (std::int64_t c = 0; c < width; ++c) {
-            double sum = 0;
-            for (std::int64_t k = 0; k < 4; ++k) sum += b.at(c, k) * a.at(k, v);
-            w.at(v, c) += 2 * sum;
-        }
-    of.adapter["model.embed_tokens.lora_embedding_A"] = a;
-    of.adapter["model.embed_tokens.lora_embedding_B"] = b;
+    of.add_embedding("model.embed_tokens", "model.embed_tokens.weight");
     expect_merged(of);
-    EXPECT_THAT(said, HasSubstr("changes the embedding 'model.embed_tokens.weight'"));
+    EXPECT_THAT(said, Not(HasSubstr("before the adapter")));  // the head is the model's own
+}
+
+/// An embedding that PEFT trains is a copy, or added to in its own module: the tied head stays.
+TEST_F(Adapters, OfATiedEmbeddingUntieIt) {
+    struct Tied {
+        const char *model, *module, *weight, *head, *loss;
+        bool saved;
+    };
+    for (const Tied& one :
+         {Tied{"gpt2", "transformer.wte", "wte.weight", "lm_head.weight", "lm", false},
+          Tied{"gpt2", "transformer.wte", "wte.weight", "lm_head.weight", "lm", true},
+          Tied{"bert", "bert.embeddings.word_embeddings", "bert.embeddings.word_embeddings.weight",
+               "cls.predictions.decoder.weight", "mlm", false}}) {
+        const auto losses = [&](const std::string& model) {
+            const Finished done = tsdiag(folder, {"probe", model, "--no-report", "--force", "-o",
+                                                  "out", "--tokens", "8", "--loss", one.loss});
+            EXPECT_EQ(done.code, 0) << done.err;
+            said = read_file(folder / "out/run.json");
+            return numbers_in(folder / "out/metrics.csv");
+        };
+        Adapted of(one.model);
+        const Values before = of.merged.at(one.weight);
+        if (one.saved) {
+            of.config.set("modules_to_save", Json::Array{"wte"});
+            of.replace(std::string(one.module) + ".weight", one.weight);
+        } else {
+            of.add_embedding(one.module, one.weight);
+        }
+        write(of);
+        const std::string found = losses("adapter");
+        EXPECT_THAT(said, HasSubstr("the output head is the token embedding before the adapter"));
+        EXPECT_NE(found, losses("merged"));  // where the head is the embedding
+        of.merged[one.head] = before;
+        write(of);
+        Json separate =
+            Json::parse(read_file(golden_models / one.model / "config.json"), "config.json");
+        separate.set("tie_word_embeddings", false);
+        write_file(folder / "merged/config.json", separate.dump());
+        EXPECT_EQ(found, losses("merged")) << one.model;
+    }
 }
 
 /// Lengths are quotients and roots, which are rounded: in float64 the tables agree to many digits.

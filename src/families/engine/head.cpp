@@ -229,12 +229,20 @@ Names output_head(const Checkpoint& file, const Names& names, std::optional<bool
     const auto embedding =
         std::ranges::find_if(names, [](const auto& n) { return n.first == "embed.token"; });
     if (embedding == names.end()) return {};
-    for (const HeadNames& h : head_names)
-        if (Names found =
-                parameters_of(file, h, embedding->second.file_name, tied, who, trained, spec);
-            !found.empty())
-            return found;
-    return {};
+    TensorSource table = embedding->second;
+    const std::string before = table.file_name + std::string(before_adapter);
+    const bool adapted = file.has(before);
+    if (adapted) table.file_name = before;
+    Names out;
+    for (const HeadNames& h : head_names) {
+        out = parameters_of(file, h, table.file_name, tied, who, trained, spec);
+        if (!out.empty()) break;
+    }
+    if (adapted && !spec.head.matrix && tied.value_or(true)) {
+        spec.head.matrix = true;
+        out.emplace_back("head.weight", std::move(table));
+    }
+    return out;
 }
 
 }  // namespace tsdiag::families

@@ -7,7 +7,8 @@ namespace tsdiag::families {
 /// parameters.
 /// `tied`: whether the matrix is the token embedding, whatever the file has; none: it is where some
 /// of its rows are those of the embedding, and never where it is among `trained`.  `who`: who says
-/// that it is, for the line about a matrix that is then not used.
+/// that it is, for the line about a matrix that is then not used.  The embedding is that before an
+/// adapter trained it (`before_adapter`).
 Names output_head(const Checkpoint& file, const Names& names, std::optional<bool> tied,
                   std::string_view who, const std::vector<std::string>& trained, ModelSpec& spec);
 

@@ -65,7 +65,7 @@ void Reader::check_leftovers(const Names& names, const Names& head, Words unused
     for (const auto& [canonical, source] : head) of_head.insert(source.file_name);
     std::vector<std::string_view> known, unknown, of_loss;
     for (const std::string& name : file_.names()) {
-        if (used.contains(name)) continue;
+        if (used.contains(name) || name.ends_with(before_adapter)) continue;
         const bool below = name.starts_with(prefix_);
         const std::string_view rest = std::string_view(name).substr(below ? prefix_.size() : 0);
         if (is_frequencies(name)) check_frequencies(name);

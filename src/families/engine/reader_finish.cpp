@@ -431,6 +431,12 @@ Names Reader::read_head(const Names& names) {
                                   : "Transformers has it where tie_word_embeddings is "
                                     "not in the configuration",
                              options_.trained, spec);
+    if (std::ranges::any_of(head, [](const auto& parameter) {
+            return parameter.second.file_name.ends_with(before_adapter);
+        }))
+        saw("the output head is the token embedding before the adapter trained it, as PEFT runs "
+            "the "
+            "two that were tied");
     if (tied && !*tied && spec.embedding.vocabulary > 0 && !spec.head.matrix)
         took(
             fmt::format("{} says tie_word_embeddings = false, but the file has no separate output "
