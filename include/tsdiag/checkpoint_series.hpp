@@ -36,10 +36,11 @@ bool is_series(const std::vector<std::string>& arguments);
 /// ("checkpoint-500", "step_1000.safetensors", "iter_20.pt", "epoch=3-step=1000.ckpt"), else in
 /// that of its directory; `epoch` of the metadata.
 ///
-/// Of two with the same step and the same tensors the first is kept, with a note.  Throws
-/// `UsageError` where a step is unknown, where two differ at the same step, or where epochs and
-/// steps are mixed, and `FormatError` for what is no checkpoint and no trace; opens files, reads
-/// the weights of two with the same step only.
+/// Of two with the same step and the same tensors the first is kept, with a note.  One without a
+/// step, or whose name begins with last, latest, best or final, is a copy where it has the tensors
+/// of any other.  Throws `UsageError` where a step is unknown, where two differ at the same step,
+/// or where epochs and steps are mixed, and `FormatError` for what is no checkpoint and no trace;
+/// opens files, reads the weights of two with the same step, and of those without or named so.
 CheckpointSeries find_series(const std::vector<std::string>& arguments,
                              const std::vector<Index>& steps = {});
 

@@ -127,8 +127,9 @@ TEST_F(CheckpointSeriesTest, TakesNoHashSeedOrRevisionForAStep) {
     for (const char* name : {"model-a1b2c3d4e5f60718", "9f0c2de1", "deadbee1", "model-seed-3",
                              "model_seed42", "lr1e-4_run2", "big-v2", "x.rank1"}) {
         const std::string file = write(std::string("names/") + name + ".safetensors");
-        EXPECT_NE(refusal({file, write("names/step_1.safetensors")}).find("gives a training step"),
-                  std::string::npos)
+        EXPECT_NE(
+            refusal({file, write("names/step_1.safetensors", 2)}).find("gives a training step"),
+            std::string::npos)
             << name;
     }
     const std::string hub = folder / "hub/models--a--b/snapshots";
@@ -225,6 +226,36 @@ TEST_F(CheckpointSeriesTest, AFileWithTheSameTensorsIsACopyWhateverElseItSays) {
           {.name = "w", .shape = {2}, .f32 = {}, .f64 = wide}})
         EXPECT_NE(other(array).find("the tensors of the two differ"), std::string::npos)
             << other(array);
+}
+
+/// Lightning's last.ckpt: a copy of the step whose tensors it has, whatever step it says or lacks.
+TEST_F(CheckpointSeriesTest, ACopyUnderTheNameLastIsNoStepOfItsOwn) {
+    write("run/epoch=0-step=1.safetensors", 1);
+    const std::string twin = write("run/epoch=1-step=2.safetensors", 2);
+    const auto steps = [&] {
+        std::vector<Index> out;
+        for (const SeriesMember& one : find_series({folder / "run"}).members)
+            out.push_back(one.step);
+        return out;
+    };
+    const std::string last = write("run/last.safetensors", 2);
+    EXPECT_EQ(steps(), (std::vector<Index>{1, 2}));
+    EXPECT_EQ(
+        find_series({folder / "run"}).notes,
+        std::vector<std::string>{last + ": a copy of " + twin + " (the same tensors), skipped"});
+    write("run/last.safetensors", 2, Json().set("global_step", "3"));
+    EXPECT_EQ(steps(), (std::vector<Index>{1, 2}));
+    EXPECT_EQ(find_series({folder / "run"}).notes,
+              std::vector<std::string>{
+                  last + ": a copy of " + twin +
+                  " (the same tensors), skipped, though global_step of the file says step 3"});
+    write("run/last.safetensors", 3, Json().set("global_step", "3"));
+    EXPECT_EQ(steps(), (std::vector<Index>{1, 2, 3}));
+    write("run/last.safetensors", 3);
+    EXPECT_NE(refusal({folder / "run"}).find("last.safetensors: neither its metadata nor its name"),
+              std::string::npos);
+    write("run/last.safetensors", 3, Json().set("global_step", "2"));
+    EXPECT_NE(refusal({folder / "run"}).find("the tensors of the two differ"), std::string::npos);
 }
 
 TEST_F(CheckpointSeriesTest, TensorsAreTheSameInEveryLayout) {

@@ -90,7 +90,8 @@ std::vector<SeriesMember> given_steps(const std::string& path, const Json& metad
     return all;
 }
 
-SeriesMember find_step(const std::string& path) {
+/// Nullopt: the checkpoint gives none.
+std::optional<SeriesMember> known_step(const std::string& path) {
     const std::unique_ptr<Checkpoint> file = open_file(path);
     const std::string where = fs::is_directory(path) ? "its file" : "the file";
     const fs::path given = fs::path(path).lexically_normal();
@@ -108,7 +109,13 @@ SeriesMember find_step(const std::string& path) {
         return first;
     }
     if (const auto epoch = whole(file->metadata()["epoch"]))
-        return {{}, *epoch, "epoch", fmt::format("epoch of {}", where)};
+        return SeriesMember{{}, *epoch, "epoch", fmt::format("epoch of {}", where)};
+    return std::nullopt;
+}
+
+[[noreturn]] void refuse_without_step(const std::string& path) {
+    const fs::path given = fs::path(path).lexically_normal();
+    const fs::path named = given.has_filename() ? given : given.parent_path();
     if (fs::absolute(named).parent_path().filename() == "snapshots")
         throw UsageError(
             fmt::format("{}: is one of several revisions in a cache of a hub, which are no steps "
@@ -156,6 +163,42 @@ void leave_out_copies(CheckpointSeries& series) {
         }
         kept.push_back(std::move(one));
     }
+    series.members = std::move(kept);
+}
+
+/// Files that trainings keep beside the numbered ones, as copies of one of them (Lightning's
+/// last.ckpt) or as states of their own.
+bool is_named_by_role(const SeriesMember& one) {
+    const std::string name = fs::path(one.path).filename().string();
+    constexpr std::array<std::string_view, 4> roles = {"last", "latest", "best", "final"};
+    return std::ranges::any_of(roles,
+                               [&](std::string_view role) { return name.starts_with(role); });
+}
+
+/// A checkpoint that has the tensors of a numbered one is that step, whatever it says of itself;
+/// one without a step that has them of none is refused.
+void leave_out_twins(CheckpointSeries& series, const std::vector<std::string>& without_step) {
+    std::vector<SeriesMember> kept, roles;
+    for (SeriesMember& one : series.members)
+        (is_named_by_role(one) ? roles : kept).push_back(std::move(one));
+    const auto skipped = [&](const std::string& path, const SeriesMember* self) {
+        const auto twin = std::ranges::find_if(
+            kept, [&](const SeriesMember& one) { return same_tensors(one.path, path); });
+        if (twin == kept.end()) return false;
+        const bool other = self != nullptr && self->step != twin->step;
+        series.notes.push_back(fmt::format(
+            "{}: a copy of {} (the same tensors), skipped{}", path, twin->path,
+            other ? fmt::format(", though {} says {} {}", self->origin, self->unit, self->step)
+                  : std::string()));
+        return true;
+    };
+    std::vector<SeriesMember> own;
+    for (SeriesMember& one : roles)
+        if (!skipped(one.path, &one)) own.push_back(std::move(one));
+    std::ranges::move(own, std::back_inserter(kept));
+    std::ranges::stable_sort(kept, {}, &SeriesMember::step);
+    for (const std::string& path : without_step)
+        if (!skipped(path, nullptr)) refuse_without_step(path);
     series.members = std::move(kept);
 }
 
@@ -245,9 +288,10 @@ bool is_series(const std::vector<std::string>& arguments) {
 }
 
 SeriesMember find_member(const std::string& path) {
-    SeriesMember found = find_step(path);
-    found.path = path;
-    return found;
+    std::optional<SeriesMember> found = known_step(path);
+    if (!found) refuse_without_step(path);
+    found->path = path;
+    return *found;
 }
 
 std::string contradictory_steps(std::span<const SeriesMember> members) {
@@ -272,22 +316,31 @@ CheckpointSeries find_series(const std::vector<std::string>& arguments,
         throw UsageError(
             fmt::format("--steps: {} numbers given, expected {}, one per checkpoint ({} first).",
                         steps.size(), paths.size(), paths.front()));
+    std::vector<std::string> without_step;
     for (std::size_t i = 0; i < paths.size(); ++i) {
         if (paths[i].starts_with("random:"))
             throw UsageError(
                 fmt::format("{}: is a random model, expected a checkpoint as the others; probe "
                             "random models alone.",
                             paths[i]));
-        const SeriesMember found = steps.empty()
-                                       ? find_member(paths[i])
-                                       : SeriesMember{paths[i], steps[i], "step", "--steps"};
-        if (series.unit.empty()) series.unit = found.unit;
-        if (series.unit != found.unit)
+        std::optional<SeriesMember> found;
+        if (steps.empty())
+            found = known_step(paths[i]);
+        else
+            found = SeriesMember{{}, steps[i], "step", "--steps"};
+        if (!found) {
+            without_step.push_back(paths[i]);
+            continue;
+        }
+        found->path = paths[i];
+        if (series.unit.empty()) series.unit = found->unit;
+        if (series.unit != found->unit)
             throw UsageError(fmt::format(
                 "{}: gives its {} ({} {}), but {} gives its {}; expected the same for all; pass "
                 "--steps.",
-                paths[i], found.unit, found.origin, found.step, paths.front(), series.unit));
-        series.members.push_back(found);
+                paths[i], found->unit, found->origin, found->step, series.members.front().path,
+                series.unit));
+        series.members.push_back(std::move(*found));
     }
     if (std::string said = contradictory_steps(series.members); !said.empty())
         series.notes.push_back(said + ", or pass --steps");
@@ -304,6 +357,7 @@ CheckpointSeries find_series(const std::vector<std::string>& arguments,
     for (const auto& [step, i] : order) sorted.push_back(std::move(series.members[i]));
     series.members = std::move(sorted);
     leave_out_copies(series);
+    if (steps.empty()) leave_out_twins(series, without_step);
     if (series.members.size() < 2)
         throw UsageError(
             fmt::format("{}: is the only checkpoint; the others are copies of it. Probe it alone.",
