@@ -14,6 +14,13 @@ struct Signature {
     std::string_view sentence;
 };
 
+constexpr std::string_view sound =
+    "is sound, which no family takes. Save what the model makes of it before its first layer, "
+    "(tokens, width), as .npy, and pass that with the model by --input hidden:FILE.npy.";
+constexpr std::string_view picture =
+    "is a picture, expected a checkpoint. Pass a model of images, and the picture by --images "
+    "FILE.";
+
 constexpr Signature signatures[] = {
     {"version https://git-lfs.github.com/spec/",
      "is a git-lfs pointer, not the file itself. Run `git lfs pull`, or download the file."},
@@ -51,6 +58,11 @@ constexpr Signature signatures[] = {
     {"\x04\x22\x4d\x18", "is compressed with lz4, expected a checkpoint. Unpack it with unlz4."},
     {"SQLite format 3", "is an SQLite database, expected a checkpoint. Check the path."},
     {"%PDF", "is a PDF document, expected a checkpoint. Check the path."},
+    {"fLaC", sound},
+    {"OggS", sound},
+    {"ID3", sound},
+    {"\x89PNG", picture},
+    {"\xff\xd8\xff", picture},
 };
 
 bool starts_with_ignoring_case(std::string_view text, std::string_view lower) {
@@ -138,6 +150,9 @@ std::string looks_like(Bytes bytes) {
         return "is empty (0 bytes), expected a checkpoint. Download or save it again.";
     for (const Signature& signature : signatures)
         if (head.starts_with(signature.bytes)) return std::string(signature.sentence);
+    if (head.starts_with("RIFF") && head.size() > 12)  // a container of both
+        if (const std::string_view kind = head.substr(8, 4); kind == "WAVE" || kind == "WEBP")
+            return std::string(kind == "WAVE" ? sound : picture);
     if (is_tar(head))
         return is_old_torch_tar(head)
                    ? "is a tar file from PyTorch 0.1, which is not supported, expected a newer "
