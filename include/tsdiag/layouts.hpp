@@ -17,6 +17,9 @@ namespace tsdiag {
 std::shared_ptr<const Checkpoint> apply_layout(std::shared_ptr<const Checkpoint> file, Json& config,
                                                std::vector<std::string>& notes);
 
+/// What those layouts are, in words, in the order in which they are tried.
+std::vector<std::string_view> layout_titles();
+
 /// Matrices or vectors one below the other, as one tensor; nothing is copied.  Throws `FormatError`
 /// unless they are of one type (f32, f16, bf16) and have the same columns; `where` and `what` name
 /// the tensor.

@@ -141,6 +141,7 @@ Unpack obey_4bit(const Json& said) {
 
 }  // namespace
 
-extern const PackedLayout bitsandbytes = {"bitsandbytes", "weight", obey_4bit};
+extern const PackedLayout bitsandbytes = {"bitsandbytes NF4, FP4", "bitsandbytes", "weight",
+                                          obey_4bit};
 
 }  // namespace tsdiag::checkpoint

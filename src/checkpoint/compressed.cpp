@@ -207,6 +207,7 @@ bool all_groups(const Json& said,
     });
 }
 
-extern const PackedLayout packed_integers = {"compressed-tensors", "weight_packed", obey_integers};
+extern const PackedLayout packed_integers = {"integers, 4 or 8 bits", "compressed-tensors",
+                                             "weight_packed", obey_integers};
 
 }  // namespace tsdiag::checkpoint

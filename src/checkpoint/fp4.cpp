@@ -140,9 +140,12 @@ Unpack obey_modelopt(const Json& said) {
 
 }  // namespace
 
-extern const PackedLayout mxfp4_experts = {"mxfp4", "_blocks", obey_mxfp4<false>};
-extern const PackedLayout mxfp4_original = {"mxfp4", ".blocks", obey_mxfp4<true>};
-extern const PackedLayout packed_floats = {"compressed-tensors", "weight_packed", obey_compressed};
-extern const PackedLayout modelopt = {"modelopt", "weight", obey_modelopt};
+extern const PackedLayout mxfp4_experts = {"MXFP4 of experts", "mxfp4", "_blocks",
+                                           obey_mxfp4<false>};
+extern const PackedLayout mxfp4_original = {"MXFP4 of experts, OpenAI's own", "mxfp4", ".blocks",
+                                            obey_mxfp4<true>};
+extern const PackedLayout packed_floats = {"MXFP4, NVFP4", "compressed-tensors", "weight_packed",
+                                           obey_compressed};
+extern const PackedLayout modelopt = {"NVFP4", "modelopt", "weight", obey_modelopt};
 
 }  // namespace tsdiag::checkpoint

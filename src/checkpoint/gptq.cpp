@@ -270,7 +270,7 @@ Unpack obey_awq(const Json& said) {
 
 }  // namespace
 
-extern const PackedLayout gptq = {"gptq", "qweight", obey_gptq};
-extern const PackedLayout awq = {"awq", "qweight", obey_awq};
+extern const PackedLayout gptq = {"GPTQ, 2, 3, 4 or 8 bits", "gptq", "qweight", obey_gptq};
+extern const PackedLayout awq = {"AWQ, version gemm", "awq", "qweight", obey_awq};
 
 }  // namespace tsdiag::checkpoint

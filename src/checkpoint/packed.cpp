@@ -21,13 +21,12 @@ extern const PackedLayout packed_integers;
 extern const PackedLayout packed_floats;
 extern const PackedLayout modelopt;
 
-namespace {
-
-constexpr std::array layouts{
-    &gptq,          &awq,     &bitsandbytes, &mxfp4_experts, &mxfp4_original, &packed_integers,
-    &packed_floats, &modelopt};
-
-}  // namespace
+std::span<const PackedLayout* const> packed_layouts() {
+    static constexpr std::array all{
+        &gptq,          &awq,     &bitsandbytes, &mxfp4_experts, &mxfp4_original, &packed_integers,
+        &packed_floats, &modelopt};
+    return all;
+}
 
 void PackedTensors::refuse(const std::string& found) const {
     checkpoint::refuse(file_.source(), fmt::format("tensor '{}' {}. Download the model and its "
@@ -149,7 +148,7 @@ std::shared_ptr<const Checkpoint> apply_packing(std::shared_ptr<const Checkpoint
     if (!said.is_object()) return file;
     std::unordered_map<std::string, Unpacked> packed;  // by the names of the codes
     std::unordered_set<std::string> used;
-    for (const PackedLayout* layout : layouts) {
+    for (const PackedLayout* layout : packed_layouts()) {
         if (!says(said["quant_method"], layout->method)) continue;
         const Unpack unpack = layout->obey(said);
         if (!unpack) continue;

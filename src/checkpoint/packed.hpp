@@ -1,5 +1,6 @@
 #pragma once
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,11 +25,15 @@ using Unpack = std::function<Unpacked(const Checkpoint& file, const std::string&
 
 /// How a library stores matrices in few bits.
 struct PackedLayout {
+    std::string_view title;   ///< for docs/formats.md
     std::string_view method;  ///< `quant_method`
     std::string_view codes;   ///< how the names of the codes end
     /// Null where the configuration `said` is not understood in whole, or is of another layout.
     Unpack (*obey)(const Json& said);
 };
+
+/// In the order in which they are tried.
+std::span<const PackedLayout* const> packed_layouts();
 
 /// The tensors of a packed matrix: its codes `name`, which ends in `ending`, and those beside them,
 /// as they are taken one by one.

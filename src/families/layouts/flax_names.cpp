@@ -65,6 +65,6 @@ std::string rename_flax(const Checkpoint& file, Relabelled& out, Json&) {
 
 }  // namespace
 
-const Layout flax_names = {is_flax, rename_flax};
+const Layout flax_names = {"Flax", is_flax, rename_flax};
 
 }  // namespace tsdiag::families

@@ -127,6 +127,6 @@ std::string rename_google_vit(const Checkpoint& file, Relabelled& out, Json& con
 
 }  // namespace
 
-const Layout google_vit = {is_google_vit, rename_google_vit};
+const Layout google_vit = {"ViT of Google's own code", is_google_vit, rename_google_vit};
 
 }  // namespace tsdiag::families

@@ -136,6 +136,6 @@ std::string rename_own_gpt_oss(const Checkpoint& file, Relabelled& out, Json& co
 
 }  // namespace
 
-const Layout gpt_oss_names = {is_own_gpt_oss, rename_own_gpt_oss};
+const Layout gpt_oss_names = {"OpenAI's own gpt-oss", is_own_gpt_oss, rename_own_gpt_oss};
 
 }  // namespace tsdiag::families

@@ -1,5 +1,6 @@
 #pragma once
 #include <string>
+#include <string_view>
 
 #include "relabelled.hpp"
 
@@ -7,6 +8,7 @@
 namespace tsdiag::families {
 
 struct Layout {
+    std::string_view title;  ///< for docs/formats.md
     bool (*matches)(const Checkpoint& file);
     /// Adds all tensors of `file` to `out`, and to `config` what the layout tells.  Returns what it
     /// is, for notes.

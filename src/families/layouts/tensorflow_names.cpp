@@ -124,6 +124,6 @@ std::string rename_tensorflow_bert(const Checkpoint& file, Relabelled& out, Json
 
 }  // namespace
 
-const Layout tensorflow_bert = {is_tensorflow_bert, rename_tensorflow_bert};
+const Layout tensorflow_bert = {"BERT in TensorFlow", is_tensorflow_bert, rename_tensorflow_bert};
 
 }  // namespace tsdiag::families

@@ -71,6 +71,7 @@ std::string rename_transformer_lens(const Checkpoint& file, Relabelled& out, Jso
 
 }  // namespace
 
-const Layout transformer_lens_names = {is_transformer_lens, rename_transformer_lens};
+const Layout transformer_lens_names = {"TransformerLens", is_transformer_lens,
+                                       rename_transformer_lens};
 
 }  // namespace tsdiag::families
