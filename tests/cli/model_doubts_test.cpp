@@ -160,6 +160,40 @@ TEST_F(ModelDoubts, ANetworkOfAnotherKindIsToldByName) {
         {"a state-space model", "backbone.layers.0.mixer.A_log", {8, 4}},
         {"a recurrent network", "blocks.0.att.time_mix_k", {1, 1, 8}},
         {"a recurrent network", "weight_hh_l0", {16, 4}},
+        {"a recurrent network", "blocks.0.att.time_decay", {1, 1, 8}},
+        {"a recurrent network", "blocks.0.att.x_r", {1, 1, 8}},
+        {"an MLP-Mixer", "blocks.0.mlp_tokens.fc1.weight", {8, 4}},
+        {"ESM, a model of proteins", "esm.encoder.emb_layer_norm_after.weight", {8}},
+        {"ESM, a model of proteins",
+         "encoder.layer.0.attention.self.rotary_embeddings.inv_freq",
+         {2}},
+        {"ESM, a model of proteins", "layers.0.self_attn.rot_emb.inv_freq", {2}},
+        {"the Annotated Transformer", "decoder.layers.0.src_attn.linears.0.weight", {8, 8}},
+        {"BEiT or EVA in timm", "blocks.0.attn.q_bias", {8}},
+        {"BEiT",
+         "encoder.layer.0.attention.attention.relative_position_bias.relative_position_bias_table",
+         {9, 2}},
+        {"version 2 of Swin", "layers.0.blocks.0.attn.cpb_mlp.0.weight", {16, 2}},
+        {"Segment Anything", "mask_decoder.iou_token.weight", {1, 8}},
+        {"a diffusion transformer (DiT)", "blocks.0.adaLN_modulation.1.weight", {48, 8}},
+        {"a diffusion transformer of two streams (Flux)",
+         "double_blocks.0.img_attn.qkv.weight",
+         {24, 8}},
+        {"a diffusion transformer of two streams (Stable Diffusion 3, Flux)",
+         "transformer_blocks.0.attn.add_q_proj.weight",
+         {8, 8}},
+        {"the tower of images of CLIP or SigLIP",
+         "vision_model.encoder.layers.0.self_attn.q_proj.weight",
+         {8, 8}},
+        {"Perceiver", "perceiver.embeddings.latents", {4, 8}},
+        {"a model of x-transformers", "attn_layers.layers.0.1.to_q.weight", {8, 8}},
+        {"a GPT whose heads are modules", "blocks.0.sa.heads.0.key.weight", {4, 8}},
+        {"Longformer", "encoder.layer.0.attention.self.query_global.weight", {8, 8}},
+        {"LayoutLM", "layoutlm.embeddings.x_position_embeddings.weight", {9, 8}},
+        {"RoFormer", "roformer.encoder.embed_positions.weight", {9, 4}},
+        {"XLNet", "transformer.layer.0.rel_attn.q", {8, 2, 4}},
+        {"XLM or FlauBERT", "attentions.0.q_lin.weight", {8, 8}},
+        {"the first GPT", "tokens_embed.weight", {11, 8}},
         {"a convolutional network", "layer1.0.conv1.weight", {8, 8, 3, 3}}};
     for (const auto& [kind, name, shape] : cases) {
         std::int64_t count = 1;
@@ -187,6 +221,35 @@ TEST_F(ModelDoubts, AModelOfSoundIsToldBeforeItsParametrizations) {
     const Finished found = tsdiag(folder, {"probe", "sound.safetensors", "--no-report"});
     EXPECT_EQ(found.code, 1);
     EXPECT_THAT(found.err, HasSubstr("looks like wav2vec 2.0"));
+}
+
+/// Each with the one thing to do.
+TEST_F(ModelDoubts, WeightsInAnotherStateAreToldByName) {
+    using Names = std::vector<std::string>;
+    Names numbers, without_dots;
+    for (int i = 0; i < 8; ++i) {
+        numbers.push_back(std::to_string(i));
+        without_dots.push_back("transformerh" + std::to_string(i) + "attnc_projweight");
+    }
+    for (const auto& [names, said] :
+         {std::pair<Names, const char*>{{"shadow_params.0", "shadow_params.1"}, "ema.copy_to"},
+          {{"linear._packed_params.dtype", "linear.scale"}, "save the model before it was"},
+          {{"decoder_blocks.0.attn.qkv.weight", "mask_token"}, "--ignore 'decoder_*'"},
+          {numbers, "a list of tensors without names; save the state_dict"},
+          {without_dots, "has names without dots"}}) {
+        // Of different lengths: states of one shape would be taken for those of layers.
+        const std::vector<float> row(16, 0.5f);
+        std::vector<NamedArray> named;
+        for (const std::string& name : names) {
+            const std::size_t length = named.size() + 1;
+            named.push_back({name, {std::int64_t(length)}, std::span(row).first(length), {}});
+        }
+        write_safetensors(folder / "other.safetensors", named, {});
+        const Finished found = tsdiag(folder, {"probe", "other.safetensors", "--no-report"});
+        EXPECT_EQ(found.code, 1) << said;
+        expect_one_sentence(found.err);
+        EXPECT_THAT(found.err, HasSubstr(said));
+    }
 }
 
 TEST_F(ModelDoubts, FoldersOfOtherLibrariesAreToldByName) {

@@ -81,6 +81,18 @@ constexpr std::array signs{
     Sign{".base_layer.", Sign::anywhere,
          "is a model with an adapter that is not merged; save the result of "
          "merge_and_unload"},
+    Sign{"._packed_params", Sign::anywhere,
+         "is quantised by torch.ao.quantization, whose packed weights are not read; save the model "
+         "before it was quantised"},
+    Sign{"shadow_params.", Sign::at_start,
+         "holds averaged parameters without their names (torch_ema); copy them into the model "
+         "(ema.copy_to) and save its state_dict"},
+    Sign{"decoder_blocks.", Sign::at_start,
+         "looks like a masked autoencoder (MAE) with its decoder; pass --ignore 'decoder_*' "
+         "--ignore mask_token to measure its encoder"},
+    Sign{".mlp_tokens.", Sign::anywhere,
+         "looks like an MLP-Mixer, which has no attention and which no family is; save the states "
+         "of a pass as hidden_states.L"},
     Sign{"flat_param", Sign::anywhere,
          "holds the flat parameters of FSDP, which have no names; save a full state dict"},
     Sign{"parametrizations.", Sign::anywhere, parametrized},
@@ -101,8 +113,43 @@ constexpr std::array signs{
     Sign{"language_model.encoder.layers.", Sign::anywhere, megatron},
     Sign{".self_attention.linear_qkv.", Sign::anywhere, megatron},
     Sign{".A_log", Sign::at_end, state_space},
-    Sign{".time_mix_k", Sign::at_end, recurrent},  // RWKV
+    Sign{".time_mix_k", Sign::at_end, recurrent},      // RWKV
+    Sign{".att.time_decay", Sign::at_end, recurrent},  // its later versions
+    Sign{".att.x_r", Sign::at_end, recurrent},
     Sign{"weight_hh_l0", Sign::anywhere, recurrent},
+};
+/// Kinds of models that no family is, whose states and maps can be saved all the same.  Signs are
+/// such that no model of a family has them.
+constexpr std::array kinds{
+    Sign{"emb_layer_norm_after", Sign::anywhere, "ESM, a model of proteins"},
+    Sign{"rot_emb.inv_freq", Sign::at_end, "ESM, a model of proteins"},
+    Sign{"attention.self.rotary_embeddings.inv_freq", Sign::at_end, "ESM, a model of proteins"},
+    Sign{".src_attn.linears.", Sign::anywhere,
+         "the Annotated Transformer, whose decoder attends to another sequence"},
+    Sign{".attn.q_bias", Sign::at_end, "BEiT or EVA in timm"},
+    Sign{"relative_position_bias.relative_position_bias_table", Sign::anywhere, "BEiT"},
+    Sign{".cpb_mlp.", Sign::anywhere, "version 2 of Swin, whose logits are cosines"},
+    Sign{".continuous_position_bias_mlp.", Sign::anywhere,
+         "version 2 of Swin, whose logits are cosines"},
+    Sign{"mask_decoder.", Sign::anywhere, "Segment Anything (SAM)"},
+    Sign{"adaLN_modulation.", Sign::anywhere,
+         "a diffusion transformer (DiT), whose layers the time of the noise steers"},
+    Sign{"double_blocks.", Sign::anywhere, "a diffusion transformer of two streams (Flux)"},
+    Sign{".attn.add_q_proj.", Sign::anywhere,
+         "a diffusion transformer of two streams (Stable Diffusion 3, Flux)"},
+    Sign{"vision_model.encoder.layers.", Sign::at_start, "the tower of images of CLIP or SigLIP"},
+    Sign{"embeddings.latents", Sign::anywhere, "Perceiver, whose latents attend to its inputs"},
+    Sign{"attn_layers.layers.", Sign::anywhere,
+         "a model of x-transformers, whose layers are what its script chose"},
+    Sign{".sa.heads.0.", Sign::anywhere,
+         "a GPT whose heads are modules of their own, as in lectures"},
+    Sign{".query_global.", Sign::anywhere,
+         "Longformer, whose tokens attend in a window and to global ones"},
+    Sign{"x_position_embeddings", Sign::anywhere, "LayoutLM, whose tokens have places on a page"},
+    Sign{"roformer.", Sign::at_start, "RoFormer"},
+    Sign{".rel_attn.", Sign::anywhere, "XLNet"},
+    Sign{"attentions.0.q_lin.", Sign::anywhere, "XLM or FlauBERT"},
+    Sign{"tokens_embed.weight", Sign::at_end, "the first GPT, whose norms stand behind its steps"},
 };
 // All names have such a part.
 constexpr std::array wholes{
@@ -192,6 +239,37 @@ bool are_outputs(const Checkpoint& file) {
            });
 }
 
+/// Of models that no family is; empty: none of the `kinds`.
+std::string known_kind(const std::vector<std::string>& names) {
+    for (const Sign& kind : kinds)
+        if (std::ranges::any_of(names, [&](const std::string& name) { return has(name, kind); }))
+            return fmt::format(
+                "looks like {}, and no family is one; save the states and maps of a pass as "
+                "hidden_states.L and attentions.L",
+                kind.what);
+    return {};
+}
+
+/// Tensors that lost the names of a model, in words; empty: none.
+std::string_view without_names(const std::vector<std::string>& names) {
+    constexpr std::size_t fewest = 8;  // a user's own few arrays may have any names
+    if (names.size() < fewest) return {};
+    const auto digits = [](const std::string& name) {
+        return name.find_first_not_of("0123456789") == name.npos;
+    };
+    if (std::ranges::all_of(names, digits))
+        return "holds a list of tensors without names; save the state_dict of the model";
+    const bool dotted = std::ranges::any_of(
+        names, [](const std::string& name) { return name.find('.') != name.npos; });
+    const auto named_by_ema = [](const std::string& name) {
+        return name.ends_with("weight") && !name.ends_with("_weight");
+    };
+    if (!dotted && std::ranges::count_if(names, named_by_ema) > 1)
+        return "has names without dots, as an average of weights keeps them (LitEma); copy it into "
+               "the model (ema.copy_to) and save its state_dict";
+    return {};
+}
+
 /// Is a name one of an attention?
 bool attends(const std::vector<std::string>& names) {
     return std::ranges::any_of(names, [](const std::string& name) {
@@ -235,6 +313,7 @@ std::string other_dump(const Checkpoint& file) {
         if (std::ranges::any_of(names, [&](const std::string& name) { return has(name, sign); }))
             return std::string(sign.what);
     }
+    if (std::string what = known_kind(names); !what.empty()) return what;
     for (const std::string& name : names)
         if (const auto inner = inner_array(name))
             return fmt::format(
@@ -260,6 +339,7 @@ std::string other_dump(const Checkpoint& file) {
             "holds {} arrays {} ('{}', ...) under names that do not tell what they are; "
             "name them hidden_states.L or attentions.L",
             names.size(), shape_text(file.tensor(names.front()).shape), names.front());
+    if (const std::string_view what = without_names(names); !what.empty()) return std::string(what);
     if (std::ranges::all_of(names,
                             [&](const auto& name) { return file.tensor(name).count() == 0; }))
         return "holds empty tensors alone, as ZeRO-3 leaves them on each rank; gather them first "
