@@ -196,7 +196,7 @@ void leave_out_twins(CheckpointSeries& series, const std::vector<std::string>& w
     for (SeriesMember& one : roles)
         if (!skipped(one.path, &one)) own.push_back(std::move(one));
     std::ranges::move(own, std::back_inserter(kept));
-    std::ranges::stable_sort(kept, {}, &SeriesMember::step);
+    std::ranges::sort(kept, {}, &SeriesMember::step);
     for (const std::string& path : without_step)
         if (!skipped(path, nullptr)) refuse_without_step(path);
     series.members = std::move(kept);
