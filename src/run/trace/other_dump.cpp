@@ -120,7 +120,7 @@ constexpr std::array signs{
 };
 /// Kinds of models that no family is, whose states and maps can be saved all the same.  Signs are
 /// such that no model of a family has them.
-constexpr std::array kinds{
+constexpr std::array known_kinds{
     Sign{"emb_layer_norm_after", Sign::anywhere, "ESM, a model of proteins"},
     Sign{"rot_emb.inv_freq", Sign::at_end, "ESM, a model of proteins"},
     Sign{"attention.self.rotary_embeddings.inv_freq", Sign::at_end, "ESM, a model of proteins"},
@@ -239,9 +239,9 @@ bool are_outputs(const Checkpoint& file) {
            });
 }
 
-/// Of models that no family is; empty: none of the `kinds`.
+/// Of models that no family is; empty: none of these.
 std::string known_kind(const std::vector<std::string>& names) {
-    for (const Sign& kind : kinds)
+    for (const Sign& kind : known_kinds)
         if (std::ranges::any_of(names, [&](const std::string& name) { return has(name, kind); }))
             return fmt::format(
                 "looks like {}, and no family is one; save the states and maps of a pass as "
