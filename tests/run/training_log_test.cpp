@@ -296,16 +296,17 @@ TEST_F(TrainingLog, ColumnsOfBoundsAreNoSeries) {
 }
 
 TEST_F(TrainingLog, TellsWhichNamesAreOfOtherNumbersThanNorms) {
-    const std::string text = "step,grad_norm_preclip,grad_norm_ema,grad_norm\n1,5,2,4\n2,6,3,5\n";
+    const std::string text = "step,grad_norm_postclip,grad_norm_ema,grad_norm\n1,5,2,4\n2,6,3,5\n";
     const auto all = read(text);
     ASSERT_EQ(all.size(), 1u);
     EXPECT_EQ(all[0].name, "grad_norm");
-    EXPECT_EQ(all[0].notes.at(0),
-              "columns that are not read, since a word of their names says that they are no norms "
-              "but limits, powers, logarithms, averages or the like: grad_norm_preclip (preclip), "
-              "grad_norm_ema (ema); --column reads one");
-    EXPECT_EQ(read(text, {.column = "grad_norm_preclip"})[0].values, (Numbers{5, 6}));
-    EXPECT_TRUE(read(text, {.column = "grad_norm_preclip"})[0].notes.empty());
+    EXPECT_EQ(
+        all[0].notes.at(0),
+        "columns that are not read, since a word of their names says that they are no norms "
+        "but limits, powers, logarithms, averages or the like: grad_norm_postclip (postclip), "
+        "grad_norm_ema (ema); --column reads one");
+    EXPECT_EQ(read(text, {.column = "grad_norm_postclip"})[0].values, (Numbers{5, 6}));
+    EXPECT_TRUE(read(text, {.column = "grad_norm_postclip"})[0].notes.empty());
     const std::string only = refusal("step,grad_norm_log\n1,0.5\n2,0.6\n");
     EXPECT_NE(only.find("averages or the like: grad_norm_log (log); --column reads one."),
               std::string::npos)
@@ -605,19 +606,51 @@ TEST(NamesGradientNorm, KnowsTheNamesInUse) {
 
 /// Wherever the word stands, and however it is joined.
 TEST(NamesGradientNorm, KnowsWordsOfOtherNumbers) {
-    for (const char* name :
-         {"grad_norm_log",     "sq_grad_norm",  "gradnorm2",       "grad_norm_sq",
-          "grad_norm^2",       "log10_gnorm",   "loggradnorm",     "ln_grad_norm",
-          "neg_log_grad_norm", "gradNormEMA",   "EMAGradNorm",     "train/smoothed/grad_norm",
-          "grad_norm/ema",     "gradnorm.avg",  "grad-norm-ratio", "grad_avgnorm",
-          "grad_lognorm",      "delta_gnorm",   "grad_norm_scale", "normalized_grad_norm",
-          "grad_norm_std",     "sqrt-grad-norm"})
+    for (const char* name : {"grad_norm_log",
+                             "sq_grad_norm",
+                             "gradnorm2",
+                             "grad_norm_sq",
+                             "grad_norm^2",
+                             "log10_gnorm",
+                             "loggradnorm",
+                             "ln_grad_norm",
+                             "neg_log_grad_norm",
+                             "gradNormEMA",
+                             "EMAGradNorm",
+                             "train/smoothed/grad_norm",
+                             "grad_norm/ema",
+                             "gradnorm.avg",
+                             "grad-norm-ratio",
+                             "grad_avgnorm",
+                             "grad_lognorm",
+                             "delta_gnorm",
+                             "grad_norm_scale",
+                             "normalized_grad_norm",
+                             "grad_norm_std",
+                             "sqrt-grad-norm",
+                             "epoch_mean/grad_norm",
+                             "ema0.99/grad_norm",
+                             "grad_norm_after_clip",
+                             "grad/blocks.0.attn_norm.weight.max",
+                             "cosine/moment_grad/blocks.0.norm_1.weight"})
         EXPECT_FALSE(names_gradient_norm(name)) << name;
     for (const char* name :
          {"grad_norm/policy.log_std", "grad_norm/params/LayerNorm_0/scale", "unscaled_grad_norm",
           "grad_norm/blocks.0.norm2.weight", "grad_norm/ln_f.weight", "grad_2.0_norm_total",
           "l2_norm/grad/global", "grad_norm_2", "grad_norm_l2", "optim/total_grad_norm",
           "logs/grad_norm", "softmax_grad_norm", "GNorm", "log-mean-1 - train/grad_norm"})
+        EXPECT_TRUE(names_gradient_norm(name)) << name;
+}
+
+/// Words of modules and folders, and of norms before they are clipped, say nothing of the numbers.
+TEST(NamesGradientNorm, TakesWordsOfModulesForNoFunctions) {
+    for (const char* name :
+         {"grad_2.0_norm/fc_var.weight", "grad_norm/clip.visual.proj", "clip_model/grad_norm",
+          "mean_head/grad_norm", "grad_norm/max_pool/kernel", "grad_norm/log_alpha",
+          "grad_norm.policy.log_std", "log/grad_norm", "train_log/grad_norm",
+          "grad/blocks.0.attn_norm.weight.norm", "l2_norm/grad/blocks.0.norm_1.weight",
+          "unclipped_grad_norm", "grad_norm_before_clip", "train/preclip_grad_norm",
+          "gradNormUnclipped"})
         EXPECT_TRUE(names_gradient_norm(name)) << name;
 }
 

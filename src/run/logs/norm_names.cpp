@@ -16,7 +16,7 @@ constexpr std::array<std::string_view, 4> norm_words = {"gradient", "grad", "gno
 /// Words that say in any part of a name that it is no norm but a limit, a power, a logarithm, an
 /// average or another function of norms; the stems also within a word.
 constexpr std::array<std::string_view, 4> stems = {"clip", "thresh", "squar", "lognorm"};
-constexpr std::array<std::string_view, 56> words_of_others = {
+constexpr std::array<std::string_view, 58> words_of_others = {
     "max",        "min",      "maximum",  "minimum",    "limit",      "sq",       "sqr",
     "sqrd",       "sqrt",     "pow",      "power",      "cubed",      "log",      "lg",
     "logarithm",  "db",       "decibel",  "ema",        "ewma",       "ewm",      "sma",
@@ -24,7 +24,8 @@ constexpr std::array<std::string_view, 56> words_of_others = {
     "average",    "averaged", "avg",      "mean",       "median",     "filtered", "std",
     "stdev",      "var",      "variance", "sum",        "cumulative", "cumsum",   "quantile",
     "percentile", "scaled",   "rescaled", "normalized", "normalised", "ratio",    "percent",
-    "inverse",    "inv",      "neg",      "negative",   "delta",      "diff",     "difference"};
+    "inverse",    "inv",      "neg",      "negative",   "delta",      "diff",     "difference",
+    "cosine",     "cos"};
 /// Those that are also names of modules and parameters: only beside the words of the norm.
 constexpr std::array<std::string_view, 13> words_beside = {
     "scale", "root", "factor",   "target", "rel",    "relative", "cap",
@@ -88,21 +89,65 @@ std::vector<std::string> words_of(std::string_view name) {
     return out;
 }
 
-/// The word in a part of a name that says so; `own`: the part has the words of the norm.
-std::string word_of_another(std::string_view part, bool own) {
+/// Is a word of clipping one of norms before it, which are norms: "unclipped", "before_clip"?
+bool is_before_clipping(const std::vector<std::string>& words, std::size_t i) {
+    const std::string_view word = words[i];
+    const std::size_t clip = word.find("clip");
+    if (clip == word.npos) return false;
+    constexpr std::array<std::string_view, 6> before = {"un",  "non",    "no",
+                                                        "pre", "before", "without"};
+    const std::string_view said = clip > 0 ? word.substr(0, clip)
+                                  : i > 0  ? std::string_view(words[i - 1])
+                                           : std::string_view();
+    return std::ranges::find(before, said) != before.end();
+}
+
+/// The word of a part of a name that has the words of the norm that says so.
+std::string word_beside_norm(std::string_view part) {
     const std::vector<std::string> words = words_of(part);
     for (std::size_t i = 0; i < words.size(); ++i) {
-        const bool beside = own && std::ranges::find(words_beside, words[i]) != words_beside.end();
+        const bool beside = std::ranges::find(words_beside, words[i]) != words_beside.end();
         // "ln" is a LayerNorm elsewhere.
         const bool logarithm = words[i] == "ln" && i + 1 < words.size() &&
                                (words[i + 1].starts_with("grad") || words[i + 1] == "gnorm");
-        if (beside || logarithm || tells_other(words[i])) return words[i];
+        if (beside || logarithm || (tells_other(words[i]) && !is_before_clipping(words, i)))
+            return words[i];
     }
     static const std::regex square(R"((grad(ient)?s?[-_. ]?norm|gnorm)(\^|\*\*)?2(?![0-9]))",
                                    std::regex::icase | std::regex::optimize);
     constexpr std::size_t longest = 1000;  // of what the search may recurse into
     const std::string_view first = part.substr(0, longest);
-    return own && std::regex_search(first.begin(), first.end(), square) ? "2" : "";
+    return std::regex_search(first.begin(), first.end(), square) ? "2" : "";
+}
+
+/// Where the last name of a path of a parameter begins; 0: it is no path.
+std::size_t last_of_path(std::string_view part) {
+    const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+    for (std::size_t i = part.size(); i-- > 0;)
+        if (part[i] == '.' &&
+            !(i > 0 && is_digit(part[i - 1]) && i + 1 < part.size() && is_digit(part[i + 1])))
+            return i + 1;
+    return 0;
+}
+
+/// The word of a part without words of the norm that says so, which is its last ("epoch_mean", not
+/// "mean_head"); of the path of a parameter the only one of the last name ("norm.weight.max", not
+/// "policy.log_std").  A folder of what is logged is no logarithm.
+std::string word_of_another(std::string_view part, bool behind) {
+    const std::size_t last = last_of_path(part);
+    const std::vector<std::string> words = words_of(part.substr(last));
+    if (words.empty() || (last > 0 && words.size() > 1) || !tells_other(words.back())) return {};
+    return behind || words.back() != "log" ? words.back() : "";
+}
+
+/// How much of a part has the words of the norm, up to a point behind them; 0: it has none.
+std::size_t end_of_norm(std::string_view part) {
+    std::size_t end = 0;
+    do {
+        end = std::min(part.find('.', end + 1), part.size());
+        if (is_like_gradient_norm(part.substr(0, end))) return end;
+    } while (end < part.size());
+    return 0;
 }
 
 }  // namespace
@@ -117,13 +162,15 @@ std::string names_other_than_norm(std::string_view name) {
     if (const std::size_t run = name.rfind(" - ");
         run != name.npos && !is_like_gradient_norm(name.substr(0, run)))
         name.remove_prefix(run);
-    while (!name.empty()) {
+    for (bool behind = false; !name.empty();) {
         const std::size_t end = std::min(name.find('/'), name.size());
         std::string_view part = name.substr(0, end);
         name.remove_prefix(std::min(end + 1, name.size()));
-        const bool own = is_like_gradient_norm(part);
-        if (!own) part = part.substr(0, part.find('.'));
-        if (std::string word = word_of_another(part, own); !word.empty()) return word;
+        const std::size_t own = end_of_norm(part);
+        if (std::string word = word_beside_norm(part.substr(0, own)); !word.empty()) return word;
+        part.remove_prefix(own);
+        behind = behind || own > 0;
+        if (std::string word = word_of_another(part, behind); !word.empty()) return word;
     }
     return {};
 }
