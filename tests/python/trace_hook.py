@@ -660,8 +660,9 @@ def examine_names(program, torch):
     given = traced(code, BERT, torch)
     head = "    def forward(self, x):\n        h = self.self_attention(x)"
     for takes, calls in (("x", "x=x"), ("src, mask=None", "mask=None, src=x"), ("hidden_states=None", "hidden_states=x"),
+                         ("mask, x", "mask=torch.ones(1), x=x"), ("mask, hidden_states", "torch.ones(1), hidden_states=x"),
                          ("*args, **kwargs", "mask=None, src=x"), ("x=None, hidden_states=None", "hidden_states=x")):
-        first = "(*args, *kwargs.values())[-1]" if "args" in takes else "hidden_states" if "hidden" in takes else takes.split(",")[0]
+        first = "(*args, *kwargs.values())[-1]" if "args" in takes else "hidden_states" if "hidden" in takes else takes.split(",")["mask, x" == takes]
         source = BERT.replace(head, f"    def forward(self, {takes}):\n        x = {first}\n        h = self.self_attention(x)")
         source = source.replace("layer(x)", f"layer({calls})").replace("self.norm_b(x", "self.norm_b(input=x")
         named = traced(code, source, torch)

@@ -495,15 +495,17 @@ constexpr std::string_view in_place_of_forward =
             m.forward = own
     m.forward = lambda *args, **kwargs: call(forward, args, kwargs)
     hooks.append(types.SimpleNamespace(remove=remove))
-def first(forward, given, name):  # of arguments that are given by name
-    leading = next(iter(inspect.signature(forward).parameters), None)
-    for word in (leading, "hidden_states", "x", "src", "tgt", "input", "inputs"):
-        if given.get(word) is not None:
+def first(forward, args, given, name):  # the state, which may be given by name, behind a mask
+    if args and given.get("hidden_states") is None:
+        return args
+    words = ["hidden_states", *inspect.signature(forward).parameters][:2]
+    for word in (*words, "x", "src", "tgt", "input", "inputs"):
+        if isinstance(given.get(word), (torch.Tensor, tuple, list)) and "mask" not in word:
             return given[word]
     raise ValueError(f"{name}: which of {', '.join(given)} is the state is not known: pass it first, without its name")
 def before(m, name):
     def call(forward, args, kwargs):
-        keep(name, args or first(forward, kwargs, name))
+        keep(name, first(forward, args, kwargs, name))
         return forward(*args, **kwargs)
     instead(m, call)
 )";
