@@ -273,7 +273,8 @@ Value root_ratio(Wide numerator, Wide denominator, const char* why_not) {
 /// head: ((sum_j (c_j + n t) |z_j|) / sqrt n)^2, c = 1^T P, z_j the rows of Pi2 X.  Each entry is
 /// nonnegative and off by at most u max(P_ij, t), t the least normal number of float16, below which
 /// the errors of its entries no longer shrink with them.  Where a few tokens are far from the
-/// others that is much less than |Pi2 X|_F.  Cost: O(n (h + d)).
+/// others that is much less than |Pi2 X|_F, where all rows attend to a few up to sqrt(n) times it.
+/// Cost: O(n (h + d)).
 std::vector<Wide> errors_of_entries(const Attention& e) {
     constexpr double t = 0x1p-14;
     const auto h = slot(e.op.heads()), n = slot(e.op.tokens());
@@ -351,18 +352,14 @@ class Mixing final : public Probe {
         const Rounding errors(e.input.type(), settings_.state_rounding),
             of_p(e.input.type(), settings_.map_rounding);
         std::vector<Value> values = omegas(mean, x, sums_);
-        std::vector<Wide> moved;  // found where it decides
-        const auto is_hidden_by_p = [&](std::size_t k) {
-            if (!of_p.hides(mean[k].across, x.centred)) return false;
-            if (!settings_.saved_maps || negative_) return true;
-            if (moved.empty()) moved = errors_of_entries(e);
-            return of_p.hides(mean[k].across, moved[k]);
-        };
+        const std::vector<Wide> moved = settings_.saved_maps && !negative_
+                                            ? errors_of_entries(e)
+                                            : std::vector<Wide>(values.size(), x.centred);
         for (std::size_t k = 0; k < values.size(); ++k) {
             if (!values[k].value) continue;
             if (errors.hides(x.mean_part, x.squared) || errors.hides(mean[k].across, x.squared))
                 values[k] = errors.undefined();
-            else if (is_hidden_by_p(k))
+            else if (of_p.hides(mean[k].across, moved[k]))
                 values[k] = of_p.undefined();
         }
         emit_heads(out, settings_, e.layer, "omega", values);

@@ -165,6 +165,35 @@ TEST(Mixing, OmegaIsKnownByTheErrorsOfTheEntries) {
         "below the rounding of 11 bits");
 }
 
+/// All rows attend to two tokens that are far from each other: the errors of their columns add up
+/// over the rows, to more than 8 u |Pi2 X|.
+TEST(Mixing, OmegaOfErrorsThatAddUpIsNotKnown) {
+    const Index n = 512;
+    constexpr double step = 0x1p-12;  // of float16 from 1/4 to 1/2
+    const auto attention = [&](double first, double second) {
+        Matrix p(n, n);
+        for (Index i = 0; i < n; ++i)
+            for (Index j = 0; j < n; ++j)
+                p.a[std::size_t(i * n + j)] = j == 0   ? first * step
+                                              : j == 1 ? second * step
+                                                       : (1 - (first + second) * step) / (n - 2);
+        return p;
+    };
+    Matrix x = gaussian(n, 3, 5);
+    for (double& v : x.a) v = 1 + 1e-3 * v;
+    x.a[0] += 300;
+    x.a[3] -= 300;
+    ProbeSettings half;
+    half.map_rounding = 0x1p-11;
+    const Layer exact = layer_of({attention(2007.6, 2006.4)}, x);
+    const Layer rounded = layer_of({attention(2008, 2006)}, x);
+    const double wrong = value(measure("mixing", rounded, half), head(0), "omega");
+    EXPECT_GT(wrong, 1.5 * value(measure("mixing", exact), head(0), "omega"));
+    half.saved_maps = true;
+    EXPECT_EQ(reason(measure("mixing", rounded, half), head(0), "omega"),
+              "below the rounding of 11 bits");
+}
+
 /// [TSE] (11) and statements 3.5: |1 - omega| <= mu1 <= 1 + omega.
 TEST(Mixing, OmegaBoundsWhatHappensToTheMean) {
     for (std::uint64_t seed = 0; seed < 20; ++seed) {
