@@ -489,6 +489,19 @@ TEST_F(TraceDoubts, MapsOfTwoMasksAreTold) {
     EXPECT_THAT(said(causal_in({}), causal_in({0, 1})),
                 HasSubstr("2 of 4 P have no entry above the diagonal, as by a causal mask (first "
                           "layer 1, head 0), the others have (first layer 0, head 0)"));
+    // A head that attends to the first, the previous or the same token alone needs no mask for
+    // that.
+    for (const Index to : {0, 1, 2}) {
+        std::vector<double> p = softmax();
+        for (Index i = 0; i < tokens; ++i)
+            for (Index j = 0; j < tokens; ++j)
+                p[std::size_t(i * tokens + j)] = j == (to == 0   ? 0
+                                                       : to == 1 ? std::max<Index>(i - 1, 0)
+                                                                 : i)
+                                                     ? 1
+                                                     : 0;
+        EXPECT_THAT(said(p, softmax()), Not(HasSubstr(mixed))) << to;
+    }
 }
 
 /// What was saved by reference holds the last numbers; ids are no states.

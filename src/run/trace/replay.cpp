@@ -22,11 +22,12 @@
 namespace tsdiag {
 namespace {
 
-/// Of a head of P: the row and column of a nonzero entry above the diagonal, and whether one is
-/// below it, which is looked for where none is above.
+/// Of a head of P: the row and column of a nonzero entry above the diagonal, and, where none is,
+/// whether a row from the fourth on has no 0 up to the diagonal, as behind a causal mask: heads
+/// that attend to themselves, the first or the previous token alone may have none.
 struct Triangle {
     std::optional<std::pair<Index, Index>> above = {};
-    bool below = false;
+    bool full = false;
 };
 template <class T>
 std::vector<Triangle> triangles(const Tensor& p) {
@@ -37,7 +38,7 @@ std::vector<Triangle> triangles(const Tensor& p) {
         for (Index i = 0; i < p.rows() && !own.above; ++i) {
             const T* row =
                 copy.empty() ? p.view().row<T>(h, i) : copy.data() + (h * p.rows() + i) * p.cols();
-            for (Index j = 0; j < i && !own.below; ++j) own.below = row[j] != T(0);
+            own.full = own.full || (i >= 3 && std::find(row, row + i + 1, T(0)) == row + i + 1);
             for (Index j = i + 1; j < p.cols() && !own.above; ++j)
                 if (row[j] != T(0)) own.above = {i, j};
         }
@@ -437,9 +438,9 @@ class Replay {
         if (settings_.trace.causal) require_lower(heads, source);
         bool lower = p.rows() > 1;
         for (std::size_t h = 0; h < heads.size(); ++h) {
-            const auto& [above, below] = heads[h];
+            const auto& [above, full] = heads[h];
             lower = lower && !above;
-            if (above || below) add_map(above ? open_ : lower_, layer, Index(h));
+            if (above || full) add_map(above ? open_ : lower_, layer, Index(h));
         }
         if (!lower && p.rows() > 1) sees_later_.emplace(batch_, source);
         return lower;
