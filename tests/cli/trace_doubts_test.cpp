@@ -972,8 +972,12 @@ TEST_F(TraceDoubts, ALastNormOfAnotherStateIsRefused) {
     const auto array = [](const std::string& name, const std::vector<double>& x) {
         return Array{name, {tokens, width}, x};
     };
+    std::vector<double> by_columns = last;  // as BatchNorm
+    for (std::size_t i = 0; i < last.size(); ++i)
+        by_columns[i] = (last[i] - double(i % width)) / double(1 + i % width);
     for (const auto& all : std::vector<std::vector<Array>>{
              {first, middle, array("hidden_states.2", last), array("final_norm.1", normed)},
+             {first, middle, array("hidden_states.2", last), array("final_norm.1", by_columns)},
              {first, middle, array("hidden_states.2", normed), array("final_norm.1", normed)},
              {first, middle, array("hidden_states.2", normed), array("out.1", last),
               array("final_norm.1", normed)}}) {

@@ -201,6 +201,13 @@ Claim is_norm_of(const State& y, const State& x) {
     return nearest;
 }
 
+/// Is y, by columns, x scaled and shifted, as a norm over tokens or samples leaves it?
+bool is_norm_over_tokens_of(const State& y, const State& x) {
+    const Misfit off = misfit(y, Normed{x.x}, true);
+    const double allowed = norm_allowed(std::max(y.rounding, x.rounding));
+    return off.left <= allowed * allowed * off.spread;
+}
+
 /// Are its rows, normed, on one line, as of two tokens?  Then fits by columns show it as a norm of
 /// each such state.
 bool is_on_a_line(const State& x) {
@@ -568,8 +575,9 @@ std::string at_sample(Index number, Index layer, const Fit& fit) {
             : "");
 }
 
-/// Throws `UsageError` where `final_norm.L` is a norm of no state that layer L leaves, nor the last
-/// state, which may have gone through it already.  Behind class attention it is that of `class.L`.
+/// Throws `UsageError` where `final_norm.L` is a norm of no state that layer L leaves, over columns
+/// or tokens, nor the last state, which may have gone through it already.  Behind class attention
+/// it is that of `class.L`.
 void require_final_norm(const SavedTrace& trace, Index layer, const SampleTokens& sample,
                         Index number) {
     const SavedTrace::Array* own = trace.outer("final_norm", layer);
@@ -590,7 +598,8 @@ void require_final_norm(const SavedTrace& trace, Index layer, const SampleTokens
         const std::array<State*, 2> both = {&x, &y};
         keep_finite(both);
         const Claim norm = is_norm_of(y, x);
-        if (!norm || norm->holds() || (array == last && shows(is_same(y, x)))) return;
+        const bool same = shows(is_same(y, x));
+        if (!norm || norm->holds() || (same ? array == last : is_norm_over_tokens_of(y, x))) return;
         of += fmt::format("{}{}", of.empty() ? "" : ", nor of ", x.name);
         fit = *norm;
     }
