@@ -735,8 +735,9 @@ def examine_causal_masks(program, torch):
         code = hook_of(program, with_mask(name))
         assert f"; causal, by {name}\n" in code and "changes the logits" not in code, code
         assert re.search(r"^# tsdiag probe trace\.pt --causal", code, re.M), code
-    code = hook_of(program, with_mask("LowerTriangularMaskWithTensorBias"))
-    assert "'attn_bias' changes the logits" in code, code
+    for name in ("LowerTriangularMaskWithTensorBias", "LowerTriangularMask().add_bias"):
+        code = hook_of(program, with_mask(name))
+        assert "'attn_bias' changes the logits" in code, code
 
 
 def main(program):
