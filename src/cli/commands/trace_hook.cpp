@@ -448,23 +448,11 @@ class Guesser {
                                  "k_layernorm", "norm_q", "norm_k", "query_norm", "key_norm"})
             if (has_word(text, word)) return changed_by(word);
         // A bias, a scale that is learned, a cap, a further key, a window, a mix of heads.
-        static constexpr std::array<std::string_view, 17> others{"rel_pos",
-                                                                 "relative_pos",
-                                                                 "relative_att",
-                                                                 "rel_bias",
-                                                                 "position_bias",
-                                                                 "pos_bias",
-                                                                 "bias_table",
-                                                                 "r_w_bias",
-                                                                 "temperature",
-                                                                 "logit_scale",
-                                                                 "softcap",
-                                                                 "sink",
-                                                                 "sliding_window",
-                                                                 "slopes",
-                                                                 "proj_l",
-                                                                 "talking",
-                                                                 "make_local_attention"};
+        static constexpr std::array<std::string_view, 17> others{
+            "rel_pos",  "relative_pos", "relative_att",   "rel_bias",    "position_bias",
+            "pos_bias", "bias_table",   "r_w_bias",       "temperature", "logit_scale",
+            "softcap",  "sink",         "sliding_window", "slopes",      "proj_l",
+            "talking",  "make_local"};
         // Elsewhere it may say whether projections have a bias.
         static constexpr std::array<std::string_view, 2> added{"attn_bias", "attention_bias"};
         std::string found = name_with(text, others);
