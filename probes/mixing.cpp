@@ -269,26 +269,44 @@ Value root_ratio(Wide numerator, Wide denominator, const char* why_not) {
     return denominator > 0 ? narrow(std::sqrt(numerator / denominator)) : undefined(why_not);
 }
 
-/// By how much errors of the entries of P move e^T P Pi2 X at most, squared and over u^2, of each
-/// head: ((sum_j (c_j + n t) |z_j|) / sqrt n)^2, c = 1^T P, z_j the rows of Pi2 X.  Each entry is
-/// nonnegative and off by at most u max(P_ij, t), t the least normal number of float16, below which
-/// the errors of its entries no longer shrink with them.  Where a few tokens are far from the
-/// others that is much less than |Pi2 X|_F, where all rows attend to a few up to sqrt(n) times it.
+/// (sum_j w(c_j) |x_j| / sqrt n)^2 of each head: c = 1^T P, x_j the rows of `state`.
 /// Cost: O(n (h + d)).
-std::vector<Wide> errors_of_entries(const Attention& e) {
-    constexpr double t = 0x1p-14;
+template <class Weight>
+std::vector<Wide> weighted_rows(const Attention& e, const Tensor& state, Weight weight) {
     const auto h = slot(e.op.heads()), n = slot(e.op.tokens());
-    const int exponent = exponent_of(e.input);
-    const Tensor z = subtract_column_mean(cast(without_exponent(e.input, exponent), Type::f64));
-    const std::vector<double> squares = row_sum(multiply(z, z)).to_host<double>(),
+    const std::vector<double> squares = row_sum(multiply(state, state)).to_host<double>(),
                               columns = column_sums(e).to_host<double>();
     std::vector<Wide> out;
     for (std::size_t k = 0; k < h; ++k) {
         Wide sum = 0;
         for (std::size_t j = 0; j < n; ++j)
-            sum += (columns[k * n + j] + double(n) * t) * std::sqrt(squares[j]);
-        out.push_back(std::ldexp(sum * sum / double(n), 2 * exponent));
+            sum += weight(columns[k * n + j]) * std::sqrt(squares[j]);
+        out.push_back(sum * sum / double(n));
     }
+    return out;
+}
+
+/// By how much errors of the entries of P move e^T P Pi2 X at most, squared and over u^2, of each
+/// head: ((sum_j (c_j + n t) |z_j|) / sqrt n)^2, c = 1^T P, z_j the rows of Pi2 X.  Each entry is
+/// nonnegative and off by at most u max(P_ij, t), t the least normal number of float16, below which
+/// the errors of its entries no longer shrink with them.  Where a few tokens are far from the
+/// others that is much less than |Pi2 X|_F, where all rows attend to a few up to sqrt(n) times it.
+std::vector<Wide> errors_of_entries(const Attention& e) {
+    const int exponent = exponent_of(e.input);
+    const Tensor z = subtract_column_mean(cast(without_exponent(e.input, exponent), Type::f64));
+    const double least = double(e.op.tokens()) * 0x1p-14;
+    std::vector<Wide> out = weighted_rows(e, z, [&](double c) { return c + least; });
+    for (Wide& one : out) one = std::ldexp(one, 2 * exponent);
+    return out;
+}
+
+/// As `errors_of_entries` of errors of u |x_j| of the rows of X: ((sum_j |c_j - 1| |x_j|) / sqrt
+/// n)^2, where rows of P sum to 1.  At most n |X|_F^2, where all rows attend to one token.
+std::vector<Wide> errors_of_states(const Attention& e) {
+    const int exponent = exponent_of(e.input);
+    const Tensor x = cast(without_exponent(e.input, exponent), Type::f64);
+    std::vector<Wide> out = weighted_rows(e, x, [](double c) { return std::abs(c - 1); });
+    for (Wide& one : out) one = std::ldexp(one, 2 * exponent);
     return out;
 }
 
@@ -355,9 +373,16 @@ class Mixing final : public Probe {
         const std::vector<Wide> moved = settings_.saved_maps && !negative_
                                             ? errors_of_entries(e)
                                             : std::vector<Wide>(values.size(), x.centred);
+        std::vector<Wide> by_states;  // found where it may decide
+        const auto is_hidden_by_states = [&](std::size_t k) {
+            if (errors.hides(mean[k].across, x.squared)) return true;
+            if (!errors.hides(mean[k].across, double(e.op.tokens()) * x.squared)) return false;
+            if (by_states.empty()) by_states = errors_of_states(e);
+            return errors.hides(mean[k].across, by_states[k]);
+        };
         for (std::size_t k = 0; k < values.size(); ++k) {
             if (!values[k].value) continue;
-            if (errors.hides(x.mean_part, x.squared) || errors.hides(mean[k].across, x.squared))
+            if (errors.hides(x.mean_part, x.squared) || is_hidden_by_states(k))
                 values[k] = errors.undefined();
             else if (of_p.hides(mean[k].across, moved[k]))
                 values[k] = of_p.undefined();

@@ -194,6 +194,28 @@ TEST(Mixing, OmegaOfErrorsThatAddUpIsNotKnown) {
               "below the rounding of 11 bits");
 }
 
+/// So do the errors of the states of those two, which bfloat16 rounds to opposite numbers.
+TEST(Mixing, OmegaOfErrorsOfStatesThatAddUpIsNotKnown) {
+    const Index n = 512, d = 3;
+    Matrix p(n, n);
+    for (std::size_t i = 0; i < p.a.size(); ++i)
+        p.a[i] = i % std::size_t(n) < 2 ? 0.49 : 0.02 / double(n - 2);
+    const auto states = [&](double first, double second) {
+        Matrix x(n, d);
+        for (std::size_t i = 0; i < x.a.size(); ++i)
+            x.a[i] = i < std::size_t(d) ? first : i < std::size_t(2 * d) ? second : 1;
+        return x;
+    };
+    const double exact =
+        value(measure("mixing", layer_of({p}, states(300.9, -299.1))), head(0), "omega");
+    const Layer rounded = layer_of({p}, states(300, -300));
+    EXPECT_GT(value(measure("mixing", rounded), head(0), "omega"), 5 * exact);
+    ProbeSettings coarse;
+    coarse.state_rounding = 0x1p-8;
+    EXPECT_EQ(reason(measure("mixing", rounded, coarse), head(0), "omega"),
+              "below the rounding of 8 bits");
+}
+
 /// [TSE] (11) and statements 3.5: |1 - omega| <= mu1 <= 1 + omega.
 TEST(Mixing, OmegaBoundsWhatHappensToTheMean) {
     for (std::uint64_t seed = 0; seed < 20; ++seed) {
