@@ -142,12 +142,14 @@ std::string word_of_another(std::string_view part, bool behind) {
 
 /// How much of a part has the words of the norm, up to a point behind them; 0: it has none.
 std::size_t end_of_norm(std::string_view part) {
-    std::size_t end = 0;
-    do {
-        end = std::min(part.find('.', end + 1), part.size());
-        if (is_like_gradient_norm(part.substr(0, end))) return end;
-    } while (end < part.size());
-    return 0;
+    if (!is_like_gradient_norm(part)) return 0;
+    const std::string word = in_small_letters(part);
+    const auto behind = [&](std::string_view one) {
+        const std::size_t at = word.find(one);
+        return at == word.npos ? at : at + one.size();
+    };
+    const std::size_t end = std::min(behind("gnorm"), std::max(behind("grad"), behind("norm")));
+    return std::min(part.find('.', end), part.size());
 }
 
 }  // namespace
