@@ -156,7 +156,7 @@ std::string about_intervals(const Changes& changes) {
     return fmt::format(
         " Intervals have {:.5g} % confidence and exclude 0 where a change is significant.{}",
         100 * changes.interval_confidence,
-        changes.paired > 0 ? " \u00b1: standard error of the differences by sample." : "");
+        changes.paired > 0 ? " \u00b1: standard error of the paired differences." : "");
 }
 
 /// All changes of one metric in one result.

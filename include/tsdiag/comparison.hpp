@@ -67,7 +67,7 @@ struct Difference {
     std::string metric = {};
     std::optional<double> a = {}, b = {}, difference = {};
     Index count_a = 0, count_b = 0;  ///< samples
-    Index pairs = 0, rises = 0;      ///< samples paired, 0: none; and those where b > a
+    Index pairs = 0, rises = 0;      ///< of samples, or trials; 0: none; those where b > a
     std::optional<double> error = {}, freedom = {};  ///< standard error of b - a
     std::optional<double> low = {}, high = {};       ///< see `Changes::interval_confidence`
     std::optional<double> probability = {};          ///< p-value of a difference of 0

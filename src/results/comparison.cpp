@@ -103,9 +103,9 @@ bool same_inputs(const RunRecord& a, const RunRecord& b) {
     return !a.input.digest.empty() && a.input.digest == b.input.digest;
 }
 
-/// The differences b - a of the samples.
+/// The differences b - a of the samples; of several trials those of their means.
 struct Pairs {
-    Index count = 0, rises = 0;  ///< of samples, and of those where b > a
+    Index count = 0, rises = 0;  ///< and where b > a
     Scatter scatter = {};        ///< of their mean
 };
 
@@ -124,14 +124,13 @@ std::optional<Pairs> pairs_of(const MetricRow& a, const MetricRow& b, Index tria
             if (together > 1) return std::nullopt;
             continue;
         }
-        const double difference = *b.samples[i] - *a.samples[i];
-        ++out.count;
-        out.rises += difference > 0;
         if (together == 1 || i % together == 0) means.push_back(0);
-        means.back() += difference / double(together);
+        means.back() += (*b.samples[i] - *a.samples[i]) / double(together);
     }
     const double count = double(means.size());
     if (count < 2) return std::nullopt;
+    out.count = std::ssize(means);
+    out.rises = std::ranges::count_if(means, [](double d) { return d > 0; });
     double mean = 0, squares = 0;
     for (const double d : means) mean += d / count;
     for (const double d : means) squares += (d - mean) * (d - mean);
@@ -632,11 +631,16 @@ namespace {
 
 std::string how_tested(const Changes& found) {
     if (!found.shared) return "Independent samples: Welch's test.";
-    if (found.paired == found.tested) return "Paired test: each sample with itself.";
+    if (found.paired == found.tested) {
+        const bool of_trials = std::ranges::any_of(found.differences, [](const Difference& d) {
+            return d.pairs > 0 && d.pairs < d.count_a;
+        });
+        return fmt::format("Paired test: each {} with itself.", of_trials ? "trial" : "sample");
+    }
     constexpr std::string_view missed = "small changes may be missed";
     if (found.paired > 0)
-        return fmt::format("{} of {} tests are paired by sample, the others conservative: {}.",
-                           found.paired, found.tested, missed);
+        return fmt::format("{} of {} tests are paired, the others conservative: {}.", found.paired,
+                           found.tested, missed);
     return fmt::format("Unpaired, conservative test, for {}: {}.",
                        found.same_inputs ? "values of the samples were not kept"
                                          : "the inputs are not known to be the same",

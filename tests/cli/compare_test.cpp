@@ -170,6 +170,7 @@ TEST_F(Compare, PairsTheSamplesOfTheSameInputs) {
               std::string("trials-") + model, {"--samples", "2", "--trials", "4"});
     for (const Json& row : json({"trials-post-norm", "trials-pre-norm"})["differences"].array())
         if (row["pairs"].integer() > 0) {
+            EXPECT_EQ(row["pairs"].integer(), 4) << row.dump();
             EXPECT_EQ(row["freedom"].number(), 3) << row.dump();
         }
 }

@@ -99,11 +99,15 @@ TEST(Comparison, PairsTheSamplesOfTheSameInputs) {
     EXPECT_NEAR(*d.error, std::sqrt(2.0 / 12), 1e-15);  // a few roundings
     EXPECT_EQ(d.freedom, 3.0);
     EXPECT_EQ(paired.paired, 1U);
-    EXPECT_THAT(remarks(paired).at(0), HasSubstr("Paired test"));
+    EXPECT_THAT(remarks(paired).at(0), HasSubstr("each sample with itself"));
     // Two trials of two samples: the means 1.5 and 0.5.
-    const Difference of_trials = compared("ab", 2).differences.at(0);
+    const Changes trials = compared("ab", 2);
+    EXPECT_THAT(remarks(trials).at(0), HasSubstr("each trial with itself"));
+    const Difference& of_trials = trials.differences.at(0);
     EXPECT_NEAR(*of_trials.error, 0.5, 1e-15);
     EXPECT_EQ(of_trials.freedom, 1.0);
+    EXPECT_EQ(of_trials.pairs, 2);
+    EXPECT_EQ(of_trials.rises, 2);
     const Changes other = compared("cd");
     EXPECT_EQ(other.differences.at(0).pairs, 0);
     EXPECT_GT(*other.differences.at(0).error, *d.error);

@@ -191,9 +191,9 @@ TrainCommand::TrainCommand(CLI::App& app) {
     of({multistep}, number("--factor", "for multistep: factor at each milestone (default 0.1)",
                            o.schedule.factor));
     rule(number("--weight-decay", "weight decay of matrices (default 0.01)", o.adam.decay));
-    rule(number("--beta1", "default 0.9", o.adam.beta1));
-    rule(number("--beta2", "default 0.999", o.adam.beta2));
-    rule(number("--eps", "default 1e-8", o.adam.eps));
+    rule(number("--beta1", "decay of AdamW's mean gradient (default 0.9)", o.adam.beta1));
+    rule(number("--beta2", "decay of its mean square (default 0.999)", o.adam.beta2));
+    rule(number("--eps", "added to the root of that square (default 1e-8)", o.adam.eps));
     rule(number("--clip", "maximum norm of the gradient (default 1; 0: no clipping)", o.clip));
     rule(number("--dropout", "dropout of the embedding and each branch (default 0)", o.dropout));
     rule(value(app, "--seed", "K", "random seed of weights, samples and dropout (default 0)",
