@@ -112,6 +112,10 @@ std::vector<std::string> write_report(const Table& table, const RunRecord& run,
                        .no_findings_text = "The table gives no findings.",
                        .files = reports::files_of(table),
                        .heads = reports::heads_data(shown)};
+    // A page is drawn before the tables are described, or beside those that it is of.
+    std::error_code failed;
+    if (run.has_table("samples.csv") || std::filesystem::exists(directory / "samples.csv", failed))
+        page.files.insert(page.files.end() - 1, {"samples.csv", "the values of each sample"});
     if (table.model() != page.title) page.lead = table.model();
     if (is_series) page.findings = with_changes(std::move(page.findings), table, run);
     page.figures = figures_and_missing(table, run, page.missing);

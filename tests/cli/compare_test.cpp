@@ -193,6 +193,20 @@ TEST_F(Compare, PairsCheckpointsOfASeries) {
     EXPECT_EQ(rest["paired"].integer(), 0);
 }
 
+TEST_F(Compare, ThePageOfAResultNamesTheTableOfItsSamples) {
+    for (const char* samples : {"1", "2"}) {
+        const fs::path page = folder / (std::string(samples) + "/report.html");
+        ASSERT_EQ(tsdiag(folder, {"probe", "random:post-norm,d=8,heads=2,layers=1", "--tokens", "4",
+                                  "--probes", "t_sim", "--samples", samples, "-q", "-o", samples})
+                      .code,
+                  0);
+        const std::string drawn = read_file(page);
+        EXPECT_EQ(drawn.find("href=\"samples.csv\"") != std::string::npos, *samples == '2');
+        ASSERT_EQ(tsdiag(folder, {"report", samples}).code, 0);
+        EXPECT_TRUE(read_file(page) == drawn) << samples;
+    }
+}
+
 /// The columns of samples.csv behind those that name a row, by row.
 std::map<std::string, std::vector<double>> samples_of(const fs::path& result) {
     std::map<std::string, std::vector<double>> out;

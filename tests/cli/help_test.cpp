@@ -64,9 +64,13 @@ TEST(JsonHelp, HasEveryOptionOfTheHelp) {
         SCOPED_TRACE(name);
         const std::string help = tsdiag(folder, {name, "--help"}).out;
         EXPECT_GE(command["options"].array().size(), 2u);  // --help and --json at least
-        for (const Json& option : command["options"].array())
+        for (const Json& option : command["options"].array()) {
             for (const Json& written : option["names"].array())
                 EXPECT_THAT(help, HasSubstr(written.string()));
+            if (option["help"].string().find("default") != std::string::npos) {
+                EXPECT_TRUE(option["default"].is_string()) << option.dump();
+            }
+        }
         const Json alone = Json::parse(tsdiag(folder, {name, "--help", "--json"}).out, name);
         EXPECT_EQ(alone["commands"].array().at(0).dump(), command.dump());
     }
