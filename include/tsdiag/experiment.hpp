@@ -91,7 +91,8 @@ struct ExperimentEntry {
     std::span<const ExperimentKey> keys;
     bool takes_model = false;
     bool takes_data = false;
-    bool timed = false;  ///< measures this machine: the table is not reproducible
+    bool timed = false;    ///< measures this machine: the table is not reproducible
+    bool on_host = false;  ///< is computed by the processor, whatever the device
     RunResult (*measure)(const ExperimentSetting& setting);
     Findings (*find)(const Table& table, const ExperimentSetting& setting);
 };

@@ -106,7 +106,7 @@ RunResult perform(const ExperimentEntry& entry, const ExperimentOptions& options
     run.threads = omp_get_max_threads();
     run.setting = setting.described();
     run.phases = phases.ended();
-    const Backend& backend = open_backend(options.device);
+    const Backend& backend = open_backend(entry.on_host ? "cpu" : options.device);
     if (entry.timed || !backend.host_memory()) run.device = backend.name();
     run.device_name = backend.device_name();
     result.run = run.json();

@@ -226,6 +226,21 @@ TEST(Device, SaysWhereItsMemoryDidNotSuffice) {
     EXPECT_EQ(run["warnings"].array().at(0).string(), run["shortages"].array().at(0).string());
 }
 
+TEST(Device, IsNamedByTheFiguresThatItComputes) {
+    for (const auto& [figure, on_device] : {std::pair("tse.fig4", true), {"tse.fig8", false}}) {
+        TemporaryDirectory folder;
+        const Finished found = tsdiag(folder,
+                                      {"figure", figure, "--trials", "1", "--reading", "d=16", "-q",
+                                       "--device", "cuda", "-o", "out"},
+                                      {plugin(emulated_plugin())});
+        ASSERT_EQ(found.code, 0) << found.err;
+        const fs::path file = folder.path() / "out" / figure / "run.json";
+        const Json run = Json::parse(read_file(file), "run.json");
+        EXPECT_EQ(run.contains("device"), on_device) << figure;
+        EXPECT_EQ(run.contains("device_name"), on_device) << figure;
+    }
+}
+
 /// A P that does not fit after all is applied by blocks.
 TEST(Device, MixesTokensWherePIsNotKept) {
     const auto numbers = [](const char* taken) {

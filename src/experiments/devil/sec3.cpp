@@ -284,6 +284,7 @@ extern const ExperimentEntry devil_sec3 = {
         "max |dL/dS_ij| / (c1 c2); exponent_softmax, exponent_linear, exponent_norm: slope of log "
         "max |dL/dS_ij| between the two smallest c of a trial",
     .keys = keys,
+    .on_host = true,
     .measure = measure,
     .find = find};
 

@@ -328,6 +328,7 @@ extern const ExperimentEntry poly_frobenius = {
         "X = softmax, p1, p2, ...: S^p; fro_softmax_share = |P|_F / sqrt N, jac_softmax_share = "
         "|dP/dS|_F / (2 sqrt N)",
     .keys = keys,
+    .on_host = true,
     .measure = measure,
     .find = find};
 

@@ -219,6 +219,7 @@ extern const ExperimentEntry tse_fig8 = {
         "curves over t: eta = E[xi1]/E[xi2] - xi1/xi2; eta_square; eta_square_growth: eta_square "
         "less that at the least t, with the same W; xi_expected = E[xi1]/E[xi2], exact; t_sim of X",
     .keys = keys,
+    .on_host = true,
     .measure = measure,
     .find = find};
 
