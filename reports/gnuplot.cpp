@@ -215,6 +215,24 @@ std::string palette_lines(const Grid& grid) {
                        tick_list(ticks(e, Scale::linear, 5)));
 }
 
+/// None where one is wider than its cell: colours are read more surely than numbers on each other.
+std::string numbers_in_cells(const Grid& g, const Layout& size) {
+    constexpr double character = 6;
+    std::string out;
+    std::size_t longest = 0;
+    for (Index i = 0; i < g.rows && g.decimals >= 0; ++i)
+        for (Index j = 0; j < g.cols; ++j) {
+            const auto& v = g.values[std::size_t(i * g.cols + j)];
+            if (!v || !std::isfinite(*v)) continue;
+            const std::string number = fmt::format("{:.{}f}", *v, g.decimals);
+            longest = std::max(longest, number.size());
+            out += fmt::format(
+                "set label '{}' at first {}, first {} center font small textcolor rgb '{}' front\n",
+                number, j, i, ink_on(g, *v));
+        }
+    return character * double(longest) * double(g.cols) <= size.width ? out : "";
+}
+
 std::string cells_panel(const Grid& g, const std::string& data, std::size_t& block,
                         const Layout& size) {
     std::string out = palette_lines(g);
@@ -227,13 +245,7 @@ std::string cells_panel(const Grid& g, const std::string& data, std::size_t& blo
         "set object 1 rectangle from graph 0,0 to graph 1,1 behind fillcolor rgb '{}' "
         "fillstyle solid noborder\n",
         hex(no_value));
-    for (Index i = 0; i < g.rows && g.decimals >= 0; ++i)
-        for (Index j = 0; j < g.cols; ++j)
-            if (const auto& v = g.values[std::size_t(i * g.cols + j)]; v && std::isfinite(*v))
-                out += fmt::format(
-                    "set label '{:.{}f}' at first {}, first {} center font small textcolor "
-                    "rgb '{}' front\n",
-                    *v, g.decimals, j, i, ink_on(g, *v));
+    out += numbers_in_cells(g, size);
     // `image` draws no single row or column
     const char* style = g.rows == 1 || g.cols == 1
                             ? "using 1:2:(0.5):(0.5):3 with boxxyerror fillcolor palette "

@@ -429,6 +429,22 @@ TEST_F(GnuplotTest, AColourBarHasItsNameWhereThePanelHasNone) {
     EXPECT_FALSE(names_bar(true));
 }
 
+TEST_F(GnuplotTest, NumbersStandInCellsThatHaveRoomForThem) {
+    const Figure figure{
+        .name = "cells",
+        .panels = {{.title = "scores",
+                    .grid = Grid{.rows = 1,
+                                 .cols = 8,
+                                 .values = std::vector<std::optional<double>>(8, 12.5),
+                                 .decimals = 1}}}};
+    for (const double width : {1.5, 5.5}) {
+        draw(std::vector{figure}, folder.path, {.width = width});
+        EXPECT_EQ(slurp(folder.path / "cells.gp").find("set label '12.5'") != std::string::npos,
+                  width > 2)
+            << width;
+    }
+}
+
 TEST_F(GnuplotTest, ALongTitleBeginsWhereItEndsOnTheSheet) {
     const auto begin = [&](const std::string& title) {
         Figure figure = one_line("t_sim");
