@@ -329,9 +329,14 @@ Layout filling(const Figure& figure, double width) {
     size.columns = std::clamp(int(width / (around + narrowest)), 1, usual.columns);
     size.rows = (int(figure.panels.size()) + size.columns - 1) / size.columns;
     size.width = std::max(int(std::lround(width / size.columns - around)), 40);
-    const double shape = double(usual.height) / usual.width;
-    size.height =
-        int(std::lround(shape < 1 ? std::max(shape * size.width, flattest) : shape * size.width));
+    // Each named row of cells keeps the height of its name.
+    const bool names_rows = std::ranges::any_of(figure.panels, [](const Plot& p) {
+        return p.grid && !p.grid->row_labels.empty() && !p.grid->image && !p.grid->turned &&
+               p.grid->tile == 0;
+    });
+    const double shape = double(usual.height) / usual.width, flat = shape < 1 ? flattest : 0;
+    const double least = names_rows ? usual.height : flat;
+    size.height = int(std::lround(std::max(shape * size.width, least)));
     return size;
 }
 

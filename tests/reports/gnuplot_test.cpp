@@ -445,6 +445,16 @@ TEST_F(GnuplotTest, NumbersStandInCellsThatHaveRoomForThem) {
     }
 }
 
+TEST_F(GnuplotTest, EveryRowOfATableHasItsNameAtTheWidthOfAColumn) {
+    Grid grid{.rows = 8, .cols = 1, .values = std::vector<std::optional<double>>(8, 1.0)};
+    for (Index i = 0; i < grid.rows; ++i) grid.row_labels.push_back(fmt::format("row{}", i));
+    const Figure figure{.name = "cells",
+                        .panels = {{.title = "here", .grid = grid}, {.title = "", .grid = grid}}};
+    draw(std::vector{figure}, folder.path, {.width = 3.25});
+    const std::string script = slurp(folder.path / "cells.gp");
+    for (const std::string& name : grid.row_labels) EXPECT_THAT(script, HasSubstr(name));
+}
+
 TEST_F(GnuplotTest, ALongTitleBeginsWhereItEndsOnTheSheet) {
     const auto begin = [&](const std::string& title) {
         Figure figure = one_line("t_sim");
