@@ -329,13 +329,12 @@ Layout filling(const Figure& figure, double width) {
     size.columns = std::clamp(int(width / (around + narrowest)), 1, usual.columns);
     size.rows = (int(figure.panels.size()) + size.columns - 1) / size.columns;
     size.width = std::max(int(std::lround(width / size.columns - around)), 40);
-    // Each named row of cells keeps the height of its name.
-    const bool names_rows = std::ranges::any_of(figure.panels, [](const Plot& p) {
-        return p.grid && !p.grid->row_labels.empty() && !p.grid->image && !p.grid->turned &&
-               p.grid->tile == 0;
+    // Each row of a table keeps the height of its name.
+    const bool is_table = std::ranges::any_of(figure.panels, [](const Plot& p) {
+        return p.grid && p.grid->decimals >= 0 && !p.grid->row_labels.empty();
     });
     const double shape = double(usual.height) / usual.width, flat = shape < 1 ? flattest : 0;
-    const double least = names_rows ? usual.height : flat;
+    const double least = is_table ? usual.height : flat;
     size.height = int(std::lround(std::max(shape * size.width, least)));
     return size;
 }

@@ -446,7 +446,8 @@ TEST_F(GnuplotTest, NumbersStandInCellsThatHaveRoomForThem) {
 }
 
 TEST_F(GnuplotTest, EveryRowOfATableHasItsNameAtTheWidthOfAColumn) {
-    Grid grid{.rows = 8, .cols = 1, .values = std::vector<std::optional<double>>(8, 1.0)};
+    Grid grid{
+        .rows = 8, .cols = 1, .values = std::vector<std::optional<double>>(8, 1.0), .decimals = 1};
     for (Index i = 0; i < grid.rows; ++i) grid.row_labels.push_back(fmt::format("row{}", i));
     const Figure figure{.name = "cells",
                         .panels = {{.title = "here", .grid = grid}, {.title = "", .grid = grid}}};
