@@ -93,15 +93,14 @@ struct Changes {
     std::vector<Difference>
         differences;  ///< the surest first, then untested ones by size, the rest
     std::size_t tested = 0, significant = 0, untested = 0, equal = 0, undefined = 0;
-    std::size_t paired = 0;  ///< of those tested
+    std::size_t paired = 0, independent = 0;  ///< of those tested: pairs; Welch's test
     /// Of each interval of a difference; an interval excludes 0 where the difference is
     /// significant.
     double interval_confidence = 0.95;
     std::size_t only_in_one = 0;     ///< rows without a counterpart
     std::vector<std::string> notes;  ///< what else differs than the model; worst first
     double rate = 0.05;
-    bool shared = false;      ///< some results may have the same samples
-    bool same_inputs = true;  ///< by their digests, of all results
+    bool same_inputs = true;  ///< by their digests, of results whose samples may be shared
 };
 
 /// Compares every later result with the first: rows of equal place and metric.

@@ -1,6 +1,7 @@
 #include "tsdiag/comparison.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -170,13 +171,14 @@ bool same_scatter(const MetricRow& a, const MetricRow& b, double resolution) {
 }
 
 struct Tested {
-    Difference found;
+    Difference found = {};
     double slack = 0;
+    bool independent = false;  ///< samples
 };
 
 Tested difference_of(const MetricRow& a, const MetricRow& b, const MeasuredResult& first,
                      const MeasuredResult& other, Samples samples, double resolution) {
-    Tested out;
+    Tested out{.independent = samples == Samples::independent};
     Difference& d = out.found;
     d.at = b.at;
     d.metric = b.metric;
@@ -568,8 +570,8 @@ Changes compare(std::span<const MeasuredResult> results, const ComparisonOptions
         require_one_definition(first, other, metrics);
         out.only_in_one += rows + baseline.size() - 2 * common;
         note_differences(out, first, other, of_heads);
-        out.shared = out.shared || samples == Samples::shared;
-        out.same_inputs = out.same_inputs && same_inputs(first.run, other.run);
+        out.same_inputs = out.same_inputs &&
+                          (samples == Samples::independent || same_inputs(first.run, other.run));
     }
 
     std::vector<double> probabilities;
@@ -583,6 +585,7 @@ Changes compare(std::span<const MeasuredResult> results, const ComparisonOptions
         Difference& d = one.found;
         if (d.probability) {
             out.paired += d.pairs > 0;
+            out.independent += d.pairs == 0 && one.independent;
             if (*d.probability <= found.threshold) d.outcome = Outcome::significant;
             const double half =
                 student_quantile(out.interval_confidence, *d.freedom) * *d.error + one.slack;
@@ -630,7 +633,7 @@ std::string headline(const Changes& found) {
 namespace {
 
 std::string how_tested(const Changes& found) {
-    if (!found.shared) return "Independent samples: Welch's test.";
+    if (found.independent == found.tested) return "Independent samples: Welch's test.";
     if (found.paired == found.tested) {
         const bool of_trials = std::ranges::any_of(found.differences, [](const Difference& d) {
             return d.pairs > 0 && d.pairs < d.count_a;
@@ -638,9 +641,16 @@ std::string how_tested(const Changes& found) {
         return fmt::format("Paired test: each {} with itself.", of_trials ? "trial" : "sample");
     }
     constexpr std::string_view missed = "small changes may be missed";
-    if (found.paired > 0)
-        return fmt::format("{} of {} tests are paired, the others conservative: {}.", found.paired,
-                           found.tested, missed);
+    if (const std::size_t known = found.paired + found.independent; known > 0) {
+        std::vector<std::string> kinds;
+        if (found.paired > 0) kinds.push_back(fmt::format("{} paired", found.paired));
+        if (found.independent > 0)
+            kinds.push_back(fmt::format("{} of independent samples (Welch's)", found.independent));
+        if (known < found.tested)
+            kinds.push_back(
+                fmt::format("{} unpaired and conservative: {}", found.tested - known, missed));
+        return fmt::format("Tests: {}.", fmt::join(kinds, ", "));
+    }
     return fmt::format("Unpaired, conservative test, for {}: {}.",
                        found.same_inputs ? "values of the samples were not kept"
                                          : "the inputs are not known to be the same",

@@ -114,6 +114,22 @@ TEST(Comparison, PairsTheSamplesOfTheSameInputs) {
     EXPECT_THAT(remarks(other).at(0), HasSubstr("the inputs are not known to be the same"));
 }
 
+TEST(Comparison, SaysHowManyTestsAreOfWhichKind) {
+    MeasuredResult apart = result_with_samples({2, 3, 8, 1}, "cd");
+    apart.run.seed = 1;
+    const MeasuredResult a = result_with_samples({1, 5, 9, 3}, "ab"),
+                         b = result_with_samples({2, 7, 10, 3}, "ab"),
+                         unknown = result_with_samples({2, 7, 10, 3}, "");
+    const auto remark = [](std::vector<MeasuredResult> results) {
+        return remarks(compare(results)).at(0);
+    };
+    EXPECT_EQ(remark({a, apart}), "Independent samples: Welch's test.");
+    EXPECT_EQ(remark({a, b, apart}), "Tests: 1 paired, 1 of independent samples (Welch's).");
+    EXPECT_EQ(remark({a, b, unknown}),
+              "Tests: 1 paired, 1 unpaired and conservative: small changes may be missed.");
+    EXPECT_THAT(remark({a, unknown}), HasSubstr("the inputs are not known to be the same"));
+}
+
 TEST(Comparison, PairsThatAreEqualAreOneTestAndThoseThatCannotBeFormedNone) {
     const auto compared = [](MeasuredResult a, MeasuredResult b) {
         return compare(std::vector{std::move(a), std::move(b)});
