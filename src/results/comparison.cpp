@@ -108,6 +108,7 @@ bool same_inputs(const RunRecord& a, const RunRecord& b) {
 struct Pairs {
     Index count = 0, rises = 0;  ///< and where b > a
     Scatter scatter = {};        ///< of their mean
+    bool samples_scatter = false;
 };
 
 /// None where a value of a sample is not kept, or is defined in one result only.  Samples of one
@@ -130,6 +131,7 @@ std::optional<Pairs> pairs_of(const MetricRow& a, const MetricRow& b, Index tria
     }
     const double count = double(means.size());
     if (count < 2) return std::nullopt;
+    out.samples_scatter = a.standard_error.value_or(0) > 0 || b.standard_error.value_or(0) > 0;
     out.count = std::ssize(means);
     out.rises = std::ranges::count_if(means, [](double d) { return d > 0; });
     double mean = 0, squares = 0;
@@ -140,10 +142,10 @@ std::optional<Pairs> pairs_of(const MetricRow& a, const MetricRow& b, Index tria
 }
 
 /// Of the mean difference of pairs, which lies `beyond` rounding; false where there are no pairs,
-/// or none that scatter.
+/// or where they do not scatter and are not equal pairs of samples that do.
 bool set_paired_error(Difference& d, const std::optional<Pairs>& pairs, double beyond) {
     if (!pairs || !std::isfinite(pairs->scatter.error)) return false;
-    if (pairs->scatter.error == 0 && beyond > 0) return false;
+    if (pairs->scatter.error == 0 && (beyond > 0 || !pairs->samples_scatter)) return false;
     d.error = pairs->scatter.error;
     d.freedom = pairs->scatter.freedom;
     d.pairs = pairs->count;

@@ -139,6 +139,11 @@ TEST(Comparison, PairsThatAreEqualAreOneTestAndThoseThatCannotBeFormedNone) {
     EXPECT_EQ(equal.differences.at(0).outcome, Outcome::equal);
     EXPECT_EQ(equal.differences.at(0).probability, 1.0);
     EXPECT_EQ(equal.paired, 1U);
+    // Where all samples agree there is no test.
+    const Changes constant =
+        compared(result_with_samples({2, 2, 2}, "ab"), result_with_samples({2, 2, 2}, "ab"));
+    EXPECT_EQ(constant.differences.at(0).outcome, Outcome::equal);
+    EXPECT_EQ(constant.tested, 0U);
     // A shift without scatter is not beyond all doubt: the bound of unpaired samples holds.
     const Changes shifted =
         compared(result_with_samples({1, 2, 4}, "ab"), result_with_samples({2, 3, 5}, "ab"));
