@@ -434,13 +434,13 @@ TEST_F(GnuplotTest, NumbersStandInCellsThatHaveRoomForThem) {
         .name = "cells",
         .panels = {{.title = "scores",
                     .grid = Grid{.rows = 1,
-                                 .cols = 8,
-                                 .values = std::vector<std::optional<double>>(8, 12.5),
+                                 .cols = 16,
+                                 .values = std::vector<std::optional<double>>(16, 12.5),
                                  .decimals = 1}}}};
-    for (const double width : {1.5, 5.5}) {
+    for (const double width : {3.25, 8.0}) {
         draw(std::vector{figure}, folder.path, {.width = width});
         EXPECT_EQ(slurp(folder.path / "cells.gp").find("set label '12.5'") != std::string::npos,
-                  width > 2)
+                  width > 4)
             << width;
     }
 }
