@@ -234,6 +234,11 @@ TEST(TextOfAProgram, WhatBecomesOfLinesIsTold) {
         expect_one_sentence(refused.err);
         EXPECT_NE(refused.err.find(said), std::string::npos) << refused.err;
     }
+    // Of an em space and of a control character the tokenizer makes nothing.
+    write_file(folder.path() / "lines.txt", "a b a\n\xe2\x80\x83\n\x01\nb\n");
+    ASSERT_EQ(probe({}).code, 0);
+    EXPECT_EQ(run_of(folder.path() / "out")["input"]["samples"].integer(), 2);
+    EXPECT_NE(defaults().find("samples: without 2 blank lines"), std::string::npos) << defaults();
     write_file(folder.path() / "lines.txt", "a\n\xff\n");
     EXPECT_NE(probe({}).err.find("lines.txt: line 2"), std::string::npos);
 }
