@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "support.hpp"
 
 /// Locality of attention: the locally accumulated attention score.  [DEVIL] 3.2
@@ -74,11 +76,21 @@ class Locality final : public Probe {
         return curve;
     }
 
+    /// At the L/n of the longest sample: points of others would be means over other samples.
     void write(const Place& at, const std::vector<double>& curve, Sink& out) const {
         if (!settings_.wants("local_acc")) return;
-        for (const Index length : lengths(columns_))
-            out.point(at, "local_acc", double(length) / double(columns_),
-                      note(curve[std::size_t(length - 1)]));
+        const Index n = std::max(settings_.longest, columns_);
+        for (const Index length : lengths(n))
+            out.point(at, "local_acc", double(length) / double(n),
+                      note(between(curve, double(length * columns_) / double(n))));
+    }
+
+    /// C at a length between whole ones, on the line from C(0) = 0.
+    static double between(const std::vector<double>& curve, double length) {
+        const auto whole = std::size_t(length);
+        const double low = whole == 0 ? 0 : curve[whole - 1];
+        const double rest = length - double(whole);
+        return rest == 0 ? low : low + rest * (curve[whole] - low);
     }
 
     Value note(double value) const {

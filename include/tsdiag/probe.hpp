@@ -83,6 +83,7 @@ struct ProbeSettings : ProbeChoices {
     /// Relative rounding of the elements of a state and of P, where it is coarser than that of
     /// their type: of arrays that were saved in half precision, say.
     double state_rounding = 0, map_rounding = 0;
+    Index longest = 0;                   ///< tokens of the longest sample; 0: all have equally many
     bool saved_maps = false;             ///< `map_rounding` is of entries of P that were saved
     Diagnostics* diagnostics = nullptr;  ///< may be null
     bool wants(std::string_view metric) const;

@@ -83,7 +83,7 @@ InputSource::InputSource(const RunOptions& options, const ModelSpec& spec, const
         throw UsageError(
             "--mask: hides tokens, but this model takes images; pass its tokens as --input "
             "hidden:FILE.npy.");
-    if (std::ranges::any_of(ids_, [&](const auto& ids) { return std::ssize(ids) < tokens_; }))
+    if (shortest() < tokens_)
         throw UsageError(
             fmt::format("--mask: is of samples of one length, but the lines of {} have up to {} "
                         "tokens, each its own number, and none is padded; omit --mask.",
@@ -129,10 +129,15 @@ Index InputSource::longest() const {
     return enters_late ? 0 : spec_.embedding.hard_limit();
 }
 
-/// Those of a training may differ in length, and are made for this: where an attention may remark.
-Index InputSource::fewest_tokens() const {
+Index InputSource::shortest() const {
     Index least = tokens_;
     for (const std::vector<Index>& ids : ids_) least = std::min(least, Index(std::ssize(ids)));
+    return least;
+}
+
+/// Those of a training may differ in length, and are made for this: where an attention may remark.
+Index InputSource::fewest_tokens() const {
+    Index least = shortest();
     if (own() && !remarks_on_attention(spec_, 1).empty())
         for (const Input& sample : samples(0)) least = std::min(least, tokens_of(spec_, sample));
     return least;

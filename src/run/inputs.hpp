@@ -36,6 +36,7 @@ class InputSource {
         return kind_;
     }                                         ///< as in run.json: "gaussian", "ids:file", ...
     Index tokens() const { return tokens_; }  ///< of a sample; of the longest where they differ
+    Index shortest() const;                   ///< tokens of the shortest sample of a file of texts
     Index count() const { return count_; }    ///< of samples
     RunRecord::Input described() const;
     /// Sentences: samples longer than the model was made for, assumptions about pictures.

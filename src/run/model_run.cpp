@@ -51,6 +51,7 @@ ModelRun::ModelRun(RunContext& context, const Subject& subject, Index concurrent
     for (const std::string& line : source_.warnings()) context.run.warnings.push_back(line);
 
     measured_ = measurement_settings(context, layers, source_.count());
+    if (source_.shortest() < source_.tokens()) measured_.probes.longest = source_.tokens();
     Table unused;
     const Measurement wanted(measured_, unused);
     if (!options.loss.empty()) losses_.emplace(options, spec, source_, context.backend, type_);

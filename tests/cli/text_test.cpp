@@ -202,6 +202,51 @@ TEST(TextOfAProgram, LinesOfAFileAreSamplesOfTheirOwnLength) {
     }
 }
 
+/// C(L) of layer 0, mean over its heads, by L/n.
+std::map<double, double> accumulated(const fs::path& result) {
+    std::istringstream rows(read_file(result / "curves.csv"));
+    std::map<double, double> out;
+    for (std::string row; std::getline(rows, row);) {
+        std::vector<std::string> cells;
+        std::istringstream line(row);
+        for (std::string cell; std::getline(line, cell, ',');) cells.push_back(cell);
+        if (cells.size() > 7 && cells[2] == "0" && cells[4].empty() && cells[5] == "local_acc")
+            out[std::stod(cells[6])] = std::stod(cells[7]);
+    }
+    return out;
+}
+
+/// A curve over L/n is one curve, though the samples have others of n: at each point all of them
+/// count.
+TEST(TextOfAProgram, LinesOfUnequalLengthHaveOneCurve) {
+    const TemporaryDirectory folder;
+    write_letters_bert(folder.path() / "bert");
+    const auto curve = [&](const std::string& text) {
+        write_file(folder.path() / "lines.txt", text);
+        const Finished done = tsdiag(folder, {"probe", "bert", "--text-lines", "lines.txt",
+                                              "--probes", "local_acc", "--no-report", "--force"});
+        EXPECT_EQ(done.code, 0) << done.err;
+        return accumulated(folder.path() / "bert.tsdiag");
+    };
+    const std::map<double, double> longer = curve("a a b b a"), shorter = curve("a b a"),
+                                   both = curve("a a b b a\na b a");
+    ASSERT_EQ(longer.size(), 7u);
+    ASSERT_EQ(shorter.size(), 5u);
+    ASSERT_EQ(both.size(), 7u);
+    for (int l = 1; l <= 7; ++l) {
+        const double x = l / 7.0;
+        const auto above = shorter.lower_bound(x);
+        double low_x = 0, low_y = 0;
+        if (above != shorter.begin())
+            low_x = std::prev(above)->first, low_y = std::prev(above)->second;
+        const double between =
+            low_y + (above->second - low_y) * (x - low_x) / (above->first - low_x);
+        ASSERT_TRUE(both.contains(x)) << l;
+        // Sums of at most 7 shares, of numbers that are written in full.
+        EXPECT_NEAR(both.at(x), (longer.at(x) + between) / 2, 1e-14) << l;
+    }
+}
+
 TEST(TextOfAProgram, WhatBecomesOfLinesIsTold) {
     const TemporaryDirectory folder;
     write_letters_bert(folder.path() / "bert");
