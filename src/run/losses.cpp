@@ -81,6 +81,10 @@ LossSource::LossSource(const RunOptions& options, const ModelSpec& spec, const I
             fmt::format("--loss {}: predicts token ids, but the input is {}; expected --loss "
                         "classify, square or vjp.",
                         options.loss, inputs.kind()));
+    if (name_ == "lm" && inputs.shortest() < 2)
+        throw UsageError(
+            "--loss lm: a sample has one token alone, but lm needs two tokens that its mask keeps; "
+            "pass longer samples, or leave its line out.");
     if (name_ == "mlm" && number_ >= vocabulary_)
         throw UsageError(fmt::format("--loss {}: the vocabulary has the ids 0 to {}.", options.loss,
                                      vocabulary_ - 1));

@@ -284,6 +284,12 @@ TEST(TextOfAProgram, WhatBecomesOfLinesIsTold) {
     ASSERT_EQ(probe({}).code, 0);
     EXPECT_EQ(run_of(folder.path() / "out")["input"]["samples"].integer(), 2);
     EXPECT_NE(defaults().find("samples: without 2 blank lines"), std::string::npos) << defaults();
+    // Before the states are measured, which may take hours.
+    write_file(folder.path() / "lines.txt", "It is\nB\n");
+    const Finished one = tsdiag(folder, {"probe", char_gpt, "--text-lines", "lines.txt", "--loss",
+                                         "lm", "--no-report", "--out", "one"});
+    EXPECT_EQ(one.code, 2);
+    EXPECT_NE(one.err.find("a sample has one token alone"), std::string::npos) << one.err;
     write_file(folder.path() / "lines.txt", "a\n\xff\n");
     EXPECT_NE(probe({}).err.find("lines.txt: line 2"), std::string::npos);
 }
