@@ -81,6 +81,9 @@ class Reader {
 
   private:
     [[noreturn]] void wrong(std::string_view key, std::string_view expected) const;
+    /// `fallback`, in place of keys that are asked for.
+    template <class T>
+    T assumed(Words keys, T fallback);
     void check_tensors(const Names& names) const;
     void check_leftovers(const Names& names, const Names& head, Words unused, Words own);
     Names read_head(const Names& names);
@@ -104,10 +107,6 @@ class Reader {
     mutable std::set<std::string, std::less<>> asked_;  ///< keys of the config
     /// Keys of the config that were asked for, synonyms together, and whether the default was
     /// taken.
-    /// `fallback`, in place of keys that are asked for.
-    template <class T>
-    T assumed(Words keys, T fallback);
-
     mutable std::map<std::vector<std::string>, bool> questions_;
     std::vector<std::pair<std::string, Json>> other_sources_;
     std::vector<std::string> assumed_;
