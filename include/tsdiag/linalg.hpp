@@ -170,14 +170,11 @@ std::vector<Estimate> largest_singular_values(const StackMap& stack, double tole
 /// A^T A, by the library Spectra: Arnoldi and Lanczos with implicit restarts, on at most 128
 /// vectors of which rank + 1 are kept (with fewer, wrong values have passed its test).  An
 /// implementation independent of the others: `converged` is Spectra's own test at `tolerance`,
-/// which `residual`, recomputed, may exceed 1e3 times; for an eigenvalue, whose left vector the
-/// transpose gives by as many products again, also that residual and rounding times the condition
-/// number 1/|y^T x| are within `accuracy` of it.  A multiple eigenvalue is met again only as its
-/// restarts round.  Method "spectra".  Not converged: `value` is 0 and meaningless.  At least
-/// `least_restarted` rows.
+/// which `residual`, recomputed, may exceed 1e3 times; no condition number is used, and a multiple
+/// eigenvalue is met again only as its restarts round.  Method "spectra".  Not converged:
+/// `value` is 0 and meaningless.  At least `least_restarted` rows.
 constexpr Index least_restarted = 8;
-Estimate restarted_eigenvalue(const LinearMap& a, double tolerance = 1e-10, Index rank = 1,
-                              double accuracy = usual_accuracy);
+Estimate restarted_eigenvalue(const LinearMap& a, double tolerance = 1e-10, Index rank = 1);
 Estimate restarted_singular_value(const LinearMap& a, double tolerance = 1e-10);
 
 // Products with one row-major matrix in host memory (a View of one batch, float32 or float64), in

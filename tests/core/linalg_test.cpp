@@ -477,14 +477,10 @@ LinearMap counted(const Matrix& a, Index& count) {
     const LinearMap inner = map_of(a);
     LinearMap map = inner;
     map.normal = nullptr;
-    const auto counting = [&count](const auto& product) {
-        return [&count, product](std::span<const double> x, std::span<double> y) {
-            ++count;
-            product(x, y);
-        };
+    map.apply = [&count, apply = inner.apply](std::span<const double> x, std::span<double> y) {
+        ++count;
+        apply(x, y);
     };
-    map.apply = counting(inner.apply);
-    map.transpose = counting(inner.transpose);
     return map;
 }
 
@@ -532,22 +528,6 @@ TEST(Restarted, ValuesOfASmallMapAreThoseOfALargeOne) {
         EXPECT_CLOSE(std::ldexp(restarted_singular_value(map_of(far)).value, -k), singular.value,
                      stopped_at(1e-8));
     }
-}
-
-/// A chain of eigenvalues that differ by 2^-30 and are coupled by 1/4: the vectors of two of them
-/// are nearly parallel, and a residual of 1e-10 tells nothing of a modulus.
-TEST(Restarted, DoesNotTrustTheResidualOfANearlyDefectiveEigenvalue) {
-    const Index n = 150;
-    Matrix a = gaussian(n, n, 3);
-    for (double& e : a.a) e *= 0.01;
-    for (Index i = 0; i < n; ++i)
-        for (Index j = 0; j < 6; ++j) a(i, j) = 0;
-    for (Index i = 0; i < 6; ++i) {
-        a(i, i) = 0.75 + std::ldexp(double(i), -30);
-        if (i < 5) a(i, i + 1) = 0.25;
-    }
-    a(5, 0) = 1e-9;
-    EXPECT_FALSE(restarted_eigenvalue(map_of(a), 1e-10, 2).converged);
 }
 
 TEST(Restarted, SaysThatItDidNotConverge) {

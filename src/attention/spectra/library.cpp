@@ -21,8 +21,8 @@ Found find(const Problem& problem, std::span<const Index> heads) {
 extern const Route library = {
     .about = {.name = "spectra",
               .applies = "P in memory; only on request",
-              .certifies = "the test of the library Spectra, and that of a residual that is "
-                           "recomputed, times the condition number; no proof",
+              .certifies = "the test of the library Spectra, also of a residual that is "
+                           "recomputed; no condition number, no proof",
               .cost = "m n^2, m a few hundred",
               .on_request = true},
     .applies = applies,

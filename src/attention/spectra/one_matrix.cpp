@@ -82,17 +82,10 @@ LinearMap square_map(const View& p, const Which& which) {
         multiply(p, from, y);
         centre(y);
     };
-    const auto transpose = [&p, deflated](Vector x, Result y) {
-        std::vector<double> from(x.begin(), x.end());
-        if (deflated) centre(from);
-        std::ranges::fill(y, 0.0);
-        add_transposed(p, 1, from, y);
-        if (deflated) centre(y);
-    };
     return {.rows = n,
             .cols = n,
             .apply = apply,
-            .transpose = transpose,
+            .transpose = {},
             .rounding = {which.error + (deflated ? rounding_of(p) : 0)}};
 }
 
@@ -330,8 +323,7 @@ Estimate by_dense(const View& p, const Which& which, double accuracy) {
 }
 
 Estimate by_library(const View& p, const Which& which, double accuracy) {
-    Estimate found =
-        restarted_eigenvalue(square_map(p, which), residual_for(accuracy), which.rank, accuracy);
+    Estimate found = restarted_eigenvalue(square_map(p, which), residual_for(accuracy), which.rank);
     if (!found.converged) found.low = 0, found.high = second_bound(p, which.deflated);
     return found;
 }

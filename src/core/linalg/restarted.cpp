@@ -30,8 +30,6 @@ class SpectraMap {
         vanishes_ = top == 0;
         if (top < 1 && !vanishes_) factor_ = std::ldexp(1.0, std::min(-std::ilogb(top), 1000));
     }
-    SpectraMap(const Apply& apply, Index n, double factor)
-        : apply_(apply), n_(n), factor_(factor) {}
     Eigen::Index rows() const { return n_; }
     Eigen::Index cols() const { return n_; }
     void perform_op(const double* x, double* y) const {
@@ -82,67 +80,27 @@ Estimate estimate(double value, double residual, Index products, bool converged)
             .converged = converged};
 }
 
-/// An eigenvalue of the map times its factor, and its unit vector.
-struct Pair {
-    std::complex<double> value;
-    Eigen::VectorXcd vector;
-};
-
-/// Those of the largest moduli, in descending order: rank + 1, of which Spectra keeps one more than
-/// asked for. None where it did not converge.
-std::vector<Pair> leading_pairs(SpectraMap& op, Index rank, double tolerance, Index& products) {
-    const Index kept = rank + 1;
-    Spectra::GenEigsSolver<SpectraMap> solver(op, kept, std::min(op.rows(), largest_basis));
-    solver.init();
-    const bool converged = solves(solver, Spectra::SortRule::LargestMagn, tolerance);
-    products += solver.num_operations();
-    std::vector<Pair> out;
-    if (!converged) return out;
-    const Eigen::VectorXcd values = solver.eigenvalues();
-    const Eigen::MatrixXcd vectors = solver.eigenvectors();
-    for (Index k = 0; k < kept; ++k) out.push_back({values[k], vectors.col(k).normalized()});
-    return out;
-}
-
-/// |A x - theta x|, by two products.
-double residual_of(const SpectraMap& op, const Pair& pair) {
-    const auto& [theta, x] = pair;
-    const Eigen::VectorXd real = op * Eigen::VectorXd(x.real()),
-                          imaginary = op * Eigen::VectorXd(x.imag());
-    return std::sqrt((real - (theta * x).real()).squaredNorm() +
-                     (imaginary - (theta * x).imag()).squaredNorm());
-}
-
-/// 1 / |y^T x|, y^T A = theta y^T: of the left vector whose eigenvalue is the nearest.
-double condition_of(const Pair& right, const std::vector<Pair>& left) {
-    const Pair& nearest = *std::ranges::min_element(
-        left, {}, [&](const Pair& e) { return std::abs(e.value - right.value); });
-    return 1 / std::abs((nearest.vector.transpose() * right.vector).value());
-}
-
 }  // namespace
 
-Estimate restarted_eigenvalue(const LinearMap& a, double tolerance, Index rank, double accuracy) {
+Estimate restarted_eigenvalue(const LinearMap& a, double tolerance, Index rank) {
     check(a.rows >= least_restarted, "a restarted basis needs more tokens than it keeps");
     SpectraMap op(a.apply, a.rows);
     if (op.vanishes()) return estimate(0, 0, 1, true);
-    constexpr double none = std::numeric_limits<double>::infinity();
-    Index products = 0;
-    const std::vector<Pair> right = leading_pairs(op, rank, tolerance, products);
-    if (right.empty()) return estimate(0, none, products, false);
-    const Pair& found = right[std::size_t(rank - 1)];
-    const double value = std::abs(found.value), residual = residual_of(op, found);
-    products += 2;
-    bool converged = agrees(residual, value, tolerance);
-    if (converged) {
-        SpectraMap transposed(a.transpose, a.rows, op.factor());
-        const std::vector<Pair> left = leading_pairs(transposed, rank, tolerance, products);
-        const double rounding = a.rounding.empty() ? 0 : a.rounding.front() * op.factor();
-        converged =
-            !left.empty() && condition_of(found, left) * (residual + rounding) <= accuracy * value;
-    }
-    return estimate(converged ? value / op.factor() : 0, residual / op.factor(), products,
-                    converged);
+    const Index kept = rank + 1;
+    Spectra::GenEigsSolver<SpectraMap> solver(op, kept, std::min(a.rows, largest_basis));
+    solver.init();
+    if (!solves(solver, Spectra::SortRule::LargestMagn, tolerance))
+        return estimate(0, std::numeric_limits<double>::infinity(), solver.num_operations(), false);
+    const std::complex<double> theta = solver.eigenvalues()[rank - 1];
+    const Eigen::VectorXcd v = solver.eigenvectors(rank).col(rank - 1).normalized();
+    const Eigen::VectorXd real = op * Eigen::VectorXd(v.real()),
+                          imaginary = op * Eigen::VectorXd(v.imag());
+    const double square =
+        (real - (theta * v).real()).squaredNorm() + (imaginary - (theta * v).imag()).squaredNorm();
+    const double value = std::abs(theta), residual = std::sqrt(square);
+    const bool converged = agrees(residual, value, tolerance);
+    return estimate(converged ? value / op.factor() : 0, residual / op.factor(),
+                    solver.num_operations() + 2, converged);
 }
 
 Estimate restarted_singular_value(const LinearMap& a, double tolerance) {
