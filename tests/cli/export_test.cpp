@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "program.hpp"
@@ -44,7 +45,9 @@ TEST_F(Export, HasEveryNumberOfTheTablesOnce) {
     const std::vector<Json> rows = json_lines_of(done.out);
     const auto metrics = read_metrics_csv(read_file(folder / "result/metrics.csv"), "metrics");
     const auto curves = read_curves_csv(read_file(folder / "result/curves.csv"), "curves");
-    ASSERT_EQ(rows.size(), metrics.size() + curves.size());
+    const std::string of_samples = read_file(folder / "result/samples.csv");
+    const auto samples = std::size_t(std::ranges::count(of_samples, '\n')) - 1;
+    ASSERT_EQ(rows.size(), metrics.size() + curves.size() + samples);
     std::size_t undefined = 0, heads = 0, means = 0;
     for (std::size_t i = 0; i < metrics.size(); ++i) {
         const MetricRow& m = metrics[i];
@@ -75,6 +78,15 @@ TEST_F(Export, HasEveryNumberOfTheTablesOnce) {
         EXPECT_EQ(row["table"].string(), "curves");
         EXPECT_EQ(row["x"].number(), curves[i].x);
         expect_equal(row["y"], curves[i].y);
+    }
+    CsvReader table(of_samples, "samples.csv");
+    const std::vector<std::string> columns = table.fields();
+    for (std::size_t i = 0; i < samples; ++i) {
+        const Json& row = rows[metrics.size() + curves.size() + i];
+        EXPECT_EQ(row["table"].string(), "samples");
+        ASSERT_TRUE(table.next());
+        for (const std::size_t column : {columns.size() - 1, columns.size() - 3})
+            expect_equal(row[columns[column]], table.number(column));
     }
 }
 
