@@ -299,6 +299,11 @@ TEST(Gradient, SaysWhatIsWrong) {
     EXPECT_THROW(grad(x, one(), std::span(&plain, 1)), ShapeError);
     EXPECT_THROW(reduce_to(zeros(cpu(), {1, 2, 3}, Type::f64), {1, 2, 2}), ShapeError);
     EXPECT_THROW(pick(zeros(cpu(), {1, 1, 3}, Type::f64), std::vector<Index>{3}), ShapeError);
+    for (const Index row : {-1, 3}) {
+        const std::vector<Index> rows{row};
+        EXPECT_THROW(scatter_add_rows(one(), rows, 3), ShapeError);
+        EXPECT_THROW(gather_rows(zeros(cpu(), {1, 3, 1}, Type::f64), rows), ShapeError);
+    }
 }
 
 }  // namespace
