@@ -111,9 +111,9 @@ TEST(Squaring, IsCertainAsFarAsItsGuardSays) {
 }
 
 TEST(Squaring, IsOfSquareMatricesInDoublePrecision) {
-    for (const auto& [shape, type] : {std::pair(Shape{1, 2, 3}, Type::f64),
-                                      std::pair(Shape{1, 1, 1}, Type::f64),
-                                      std::pair(Shape{1, 2, 2}, Type::f32)})
+    for (const auto& [shape, type] :
+         {std::pair(Shape{1, 2, 3}, Type::f64), std::pair(Shape{1, 1, 1}, Type::f64),
+          std::pair(Shape{1, 2, 2}, Type::f32)})
         EXPECT_THROW(squaring::spectral_radii(zeros(cpu(), shape, type), 1e-6), BrokenInvariant);
 }
 
