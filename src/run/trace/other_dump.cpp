@@ -26,6 +26,9 @@ constexpr std::string_view parametrized =
     "has weights that torch.nn.utils computes from others; make them permanent (prune.remove, "
     "remove_weight_norm, parametrize.remove_parametrizations) and save the state_dict";
 
+constexpr std::string_view of_halves =
+    "is what an encoder-decoder returned, of which each half is a trace of its own; save one half "
+    "as hidden_states.L and attentions.L";
 constexpr std::string_view two_stacks =
     "looks like an encoder-decoder, whose decoder attends to another sequence, and no family is "
     "one; save the states and maps of a pass of one half as hidden_states.L and attentions.L";
@@ -60,14 +63,8 @@ constexpr std::string_view convolutional =
 
 // The first that is found counts.
 constexpr std::array signs{
-    Sign{"encoder_hidden_states", Sign::at_start,
-         "is what an encoder-decoder returned, of which each half is a trace of its own; save one "
-         "half "
-         "as hidden_states.L and attentions.L"},
-    Sign{"decoder_hidden_states", Sign::at_start,
-         "is what an encoder-decoder returned, of which each half is a trace of its own; save one "
-         "half "
-         "as hidden_states.L and attentions.L"},
+    Sign{"encoder_hidden_states", Sign::at_start, of_halves},
+    Sign{"decoder_hidden_states", Sign::at_start, of_halves},
     Sign{"reshaped_hidden_states", Sign::at_start,
          "holds states on a grid, with channels first; save hidden_states beside them, or "
          "x.flatten(2).transpose(1, 2) of each as hidden_states.L"},
@@ -79,8 +76,7 @@ constexpr std::array signs{
     // Before what is said of the weights of its convolution of positions.
     Sign{"feature_extractor.conv_layers.", Sign::anywhere, of_sound},
     Sign{".base_layer.", Sign::anywhere,
-         "is a model with an adapter that is not merged; save the result of "
-         "merge_and_unload"},
+         "is a model with an adapter that is not merged; save the result of merge_and_unload"},
     Sign{"._packed_params", Sign::anywhere,
          "is quantised by torch.ao.quantization, whose packed weights are not read; save the model "
          "before it was quantised"},
