@@ -81,7 +81,7 @@ std::string facts_html(const RunRecord& run) {
     add_lines(out, "Ignored", model.ignored);
     add_lines(out, "Defaults used", model.defaults);
     add_text(out, "Input", run.input.kind);
-    add_count(out, "Tokens", run.input.tokens);
+    add_text(out, "Length", run.input.tokens_in_words());
     add_count(out, "Samples", run.input.samples);
     add_count(out, "Trials", run.input.trials);
     add_lines(out, "Assumptions about the input", run.input.defaults);

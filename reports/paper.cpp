@@ -162,7 +162,7 @@ std::string input_in_words(const RunRecord::Input& input) {
     if (input.trials.value_or(1) > 1)
         out = fmt::format("{}{}", count_of(input.trials, "trial"),
                           out.empty() ? "" : " with " + out + " each");
-    if (input.tokens) out += fmt::format(" of {}", count_of(input.tokens, "token"));
+    if (input.tokens) out += " of " + input.tokens_in_words();
     if (!input.kind.empty()) out += fmt::format(" ({})", label(input.kind));
     return out;
 }

@@ -48,7 +48,7 @@ set(folders src/core src/results src/export src/output src/units src/checkpoint 
     src/families src/run src/train src/claims src/experiments src/cluster src/cli probes reports gpu mpi)
 set(public_src/core error parallel text json fields file checksum random memory formulas tensor backend plugin ops gradient linalg
     metric table table_view csv intervals series change_test team named_option)
-set(public_src/results error fields csv intervals table_view run_record comparison)
+set(public_src/results error text fields csv intervals table_view run_record comparison)
 set(public_src/export error json checksum metric table csv export)
 set(public_src/output error file output)
 set(public_src/units error fields file backend output units)

@@ -63,10 +63,13 @@ class RunRecord {
     struct Input {
         std::string kind = {};
         std::optional<Index> tokens = {}, samples = {}, trials = {};
-        std::string digest = {};                 ///< of the samples; empty: not known
+        std::optional<Index> least_tokens =
+            {};                   ///< of the shortest sample; none: all have `tokens`
+        std::string digest = {};  ///< of the samples; empty: not known
         std::vector<std::string> defaults = {};  ///< a trace has none
         std::optional<Text> text = {};
         Json pictures = {};
+        std::string tokens_in_words() const;  ///< "64 tokens", "12 to 43 tokens"; empty: not known
     };
     struct Loss {
         std::string name = {};  ///< empty: there is none

@@ -38,8 +38,7 @@ std::string paragraphs(std::string_view head, const std::vector<std::string>& li
 
 std::string what_was_run(const RunRecord& run) {
     const RunRecord::Input& input = run.input;
-    std::string text = fmt::format("{}, {}, {}", input.kind,
-                                   counted(std::size_t(input.tokens.value_or(0)), "token"),
+    std::string text = fmt::format("{}, {}, {}", input.kind, input.tokens_in_words(),
                                    counted(std::size_t(input.samples.value_or(0)), "sample"));
     if (input.trials > 1) text += fmt::format(", {} trials", *input.trials);
     text += fmt::format(", {}, {}, {}", run.dtype, run.device,

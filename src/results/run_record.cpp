@@ -1,9 +1,12 @@
 #include "tsdiag/run_record.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 
 #include "tsdiag/fields.hpp"
+#include "tsdiag/text.hpp"
 
 namespace tsdiag {
 
@@ -39,6 +42,7 @@ void fields(auto& io, Is<RunRecord::Text> auto& text) {
 
 void fields(auto& io, Is<RunRecord::Input> auto& input) {
     io.key("kind", input.kind).key("tokens", input.tokens).key("samples", input.samples);
+    io.some("least_tokens", input.least_tokens);
     io.key("trials", input.trials).some("digest", input.digest);
     io.key("defaults", input.defaults, input.kind != "trace");
     io.some("text", input.text).some("pictures", input.pictures);
@@ -219,6 +223,12 @@ RunRecord::RunRecord(const Json& json) {
 
 bool RunRecord::has_table(std::string_view file) const {
     return tables && std::ranges::any_of(*tables, [&](auto& one) { return one.first == file; });
+}
+
+std::string RunRecord::Input::tokens_in_words() const {
+    if (!tokens) return {};
+    return (least_tokens ? fmt::format("{} to ", *least_tokens) : "") +
+           counted(std::size_t(*tokens), "token");
 }
 
 std::string_view name(RunRecord::Kind kind) {

@@ -148,6 +148,7 @@ RunRecord::Input InputSource::described() const {
             .tokens = tokens_,
             .samples = count_,
             .trials = options_.trials,
+            .least_tokens = shortest() < tokens_ ? std::optional(shortest()) : std::nullopt,
             .digest = digest(),
             .defaults = defaults_,
             .text = text_,

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -199,7 +201,13 @@ TEST(TextOfAProgram, LinesOfAFileAreSamplesOfTheirOwnLength) {
                 << model << place;
         const Json input = run_of(folder.path() / "together")["input"];
         EXPECT_EQ(input["samples"].integer(), 3);
+        const auto least = input["least_tokens"].integer(), most = input["tokens"].integer();
+        EXPECT_LT(least, most);
+        const Finished plotted = tsdiag(folder, {"plot", "together", "similarity", "--force"});
+        EXPECT_THAT(plotted.out,
+                    testing::HasSubstr(fmt::format("3 samples of {} to {} tokens", least, most)));
     }
+    EXPECT_TRUE(run_of(folder.path() / "alone")["input"]["least_tokens"].is_null());
 }
 
 /// C(L) of layer 0, mean over its heads, by L/n.
