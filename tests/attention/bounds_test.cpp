@@ -1,8 +1,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "attention/heads.hpp"
+#include "attention/stored.hpp"
 
 /// Intervals for spectra at a tolerance that cannot be certified.
 namespace tsdiag {
@@ -34,6 +36,16 @@ TEST(Bounds, OfTheSecondEigenvalueAreOneAndTheFrobeniusNorm) {
         EXPECT_LE(*of_p.high, naive::frobenius(naive::centred(p)) * (1 + 1e-12));
         EXPECT_LE(*of_general.high, naive::frobenius(general) * (1 + 1e-12));
     }
+}
+
+/// A sum of as many squares is off by an ulp of its own each, its root by half of that; where
+/// means cancelled, each entry by an ulp of its mean.
+TEST(Bounds, OfANormAreAboveWhatRoundingTook) {
+    constexpr double ulp = std::numeric_limits<double>::epsilon();
+    EXPECT_GE(stored::norm_bound(4, 0, 10, 1000), 2 * (1 + 5000 * ulp));
+    EXPECT_LE(stored::norm_bound(4, 0, 10, 1000), 2 * (1 + 20000 * ulp));
+    EXPECT_GE(stored::norm_bound(0, 9, 10, 1000), 3 * 10 * ulp);
+    EXPECT_LE(stored::norm_bound(0, 9, 10, 1000), 3 * 20 * ulp);
 }
 
 /// Rows that sum to 1 + 2^-20, as far as float32 is allowed to be off: lambda_2 exceeds 1, too.

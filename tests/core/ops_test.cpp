@@ -48,6 +48,32 @@ TEST(Ops, HeadsOfSamplesAreThoseOfEach) {
     EXPECT_EQ(at(concat_batches(parts), 1, 3, 7), at(x, 0, 3, 7));
 }
 
+/// Queries, keys and values of one product have unequal numbers of heads.
+TEST(Ops, HeadsOfPartsAreThoseOfTheirColumns) {
+    const Index samples = 2, n = 3, w = 2;
+    const std::vector<Index> heads = {3, 1, 2, 1};
+    const Tensor x = make({samples, n, 7 * w}), bias = make({1, 1, 7 * w}, Type::f64, 0.7);
+    Tensor out = make({samples * 7, n, w});
+    cpu().split_heads(out.view(), x.view(), &bias.view(), heads);
+    Index batch = 0, column = 0;
+    std::vector<View> parts;
+    for (const Index own : heads) {
+        parts.push_back(out.batch_range(batch, samples * own).view());
+        for (Index i = 0; i < samples; ++i)
+            for (Index k = 0; k < own; ++k, ++batch)
+                for (Index r = 0; r < n; ++r)
+                    for (Index c = 0; c < w; ++c) {
+                        const Index from = column + k * w + c;
+                        EXPECT_EQ(at(out, batch, r, c), at(x, i, r, from) + at(bias, 0, 0, from))
+                            << own << " heads, sample " << i << ", head " << k;
+                    }
+        column += own * w;
+    }
+    const Tensor merged = make({samples, n, 7 * w}, Type::f64, 2);
+    cpu().merge_heads(merged.view(), parts);
+    EXPECT_EQ(merged.to_host<double>(), add(x, bias).to_host<double>());
+}
+
 TEST(Ops, MatmulSharesKeysAmongGroupsOfQueries) {
     for (const Type type : {Type::f32, Type::f64}) {
         const Tensor q = make({4, 7, 5}, type), k = make({2, 9, 5}, type, 1);
