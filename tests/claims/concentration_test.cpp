@@ -59,6 +59,22 @@ claim::Matrix part_of(const claim::Matrix& A, bool similar) {
     return part;
 }
 
+/// How often <a, w> reaches K |a|, where K is the largest modulus of uniform entries of variance 1,
+/// the root of 3: <a, w>/|a| of 64 of them is normal up to the fourth cumulant, -1.2 times 3/64 or
+/// so, whose effect, in proportion to x^3 - 3x, is none at that x.
+TEST(Concentration, ABoundOfUniformEntriesIsTheirLargestModulus) {
+    const Claim& claim = *resolve_claims(std::vector<std::string>{"tse.lemmaA2"}).front();
+    constexpr Index trials = 4000;
+    const Examined examined =
+        examine(claim, {.trials = trials, .n = 4, .d = 64, .distribution = Distribution::uniform});
+    const auto drawn = std::ranges::find(examined.readings, "entries of --dist", &Reading::name);
+    ASSERT_NE(drawn, examined.readings.end());
+    const double expected = std::erfc(std::sqrt(3.0 / 2)) / 2;
+    EXPECT_NEAR(drawn->measured.value_or(0), expected,
+                4 * std::sqrt(expected * (1 - expected) / double(trials)));
+    EXPECT_DOUBLE_EQ(drawn->bound.value_or(0), std::exp(-0.5));
+}
+
 TEST(Concentration, DeviationsAreInUnitsOfTheirConstants) {
     // One draw at width N: |xi - 1 - a^2 mu^2 s|/kappa, s = d Var w and kappa = a^2 mu^2 + a |(Pi P
     // X)^T Pi X|_F/|Pi X|_F^2.  Columns of X beyond d are 0.
