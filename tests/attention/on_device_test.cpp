@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <utility>
 
 #include "attention/heads.hpp"
+#include "attention/spectra/route.hpp"
+#include "tsdiag/error.hpp"
 
 /// The functions for devices, with any backend: here the CPU, in tests/gpu a device.
 namespace tsdiag {
@@ -88,6 +91,76 @@ TEST(OnDevice, BoundsANormThatIsNotCertifiedByTheFrobeniusNorm) {
     ASSERT_FALSE(found.converged);
     EXPECT_NEAR(*found.high, std::sqrt(squares), 1e-9 * found.value);
     EXPECT_GT(*found.high, found.value);
+}
+
+/// A P of which there is no room for more than `most` rows, and for none when it is first asked
+/// for.
+class FullAtFirst final : public AttentionOperator {
+  public:
+    FullAtFirst(Tensor p, Index most) : p_(std::move(p)), most_(most) {}
+    RowBlock rows(Index first, Index count) const override {
+        if (!std::exchange(asked_, true) || count > most_) throw OutOfMemory("full");
+        RowBlock block;
+        block.first = first;
+        block.p = p_.row_range(first, count);
+        return block;
+    }
+    Index heads() const override { return p_.batch(); }
+    Index tokens() const override { return p_.rows(); }
+    Type type() const override { return p_.type(); }
+    const Backend& backend() const override { return p_.backend(); }
+
+  private:
+    Tensor p_;
+    Index most_;
+    mutable bool asked_ = false;
+};
+
+/// What was summed before the device was full is not taken for the sums of columns: with those that
+/// are 0 this would find |P|_2, which is several times |Pi2 P|_2.
+TEST(OnDevice, BeginsAnewWithHalfAsManyVectorsWhereItIsFull) {
+    constexpr Index n = 330;            // more than half of the steps
+    constexpr double unreachable = -1;  // no residual is that small
+    const Matrix p = naive::softmax(noise(n, 1, 4));
+    restart_shortages();
+    const Estimate found =
+        on_device::centred_norm(FullAtFirst(one_head(p), n), enough, unreachable).front();
+    EXPECT_FALSE(found.converged);
+    EXPECT_EQ(found.iterations, one_matrix::lanczos_products / 2);
+    // So many steps find it to rounding.
+    const double expected = centred_norm(*given(p), 2e9, 1e-6, "dense").front().value;
+    EXPECT_NEAR(found.value, expected, 1e-9 * expected);
+    ASSERT_EQ(shortages().size(), 1U);
+    EXPECT_NE(shortages().front().find("the vectors of an iteration were halved, 1 time;"),
+              std::string::npos);
+    restart_shortages();
+}
+
+TEST(OnDevice, HalvesItsBlocksOfRowsDownToOne) {
+    constexpr Index n = 11;
+    const Matrix p = naive::softmax(noise(n, 1, 4));
+    const auto whole = on_device::diagonals(*given(p), enough).front();
+    for (const Index most : {1, 2, 5}) {
+        const auto found = on_device::diagonals(FullAtFirst(one_head(p), most), none).front();
+        EXPECT_EQ(found, whole) << most;
+        const Estimate norm = on_device::centred_norm(FullAtFirst(one_head(p), most), none).front();
+        const double expected = centred_norm(*given(p)).front().value;
+        EXPECT_NEAR(norm.value, expected, 1e-6 * expected) << most;  // the guarantee of both
+    }
+    restart_shortages();
+    EXPECT_THROW(on_device::diagonals(FullAtFirst(one_head(p), 0), none), OutOfMemory);
+    restart_shortages();
+}
+
+TEST(OnDevice, ChoosesHeadsOutOfAStack) {
+    const Tensor p = gaussian({4, 2, 3}, Type::f32, 5);
+    const std::vector<Index> two = {0, 2}, all = {0, 1, 2, 3};
+    const Tensor some = spectra::chosen(p, two);
+    ASSERT_EQ(some.shape(), (Shape{2, 2, 3}));
+    for (Index i = 0; i < 2; ++i)
+        EXPECT_EQ(some.batch_range(i, 1).to_host<float>(),
+                  p.batch_range(two[std::size_t(i)], 1).to_host<float>());
+    EXPECT_EQ(spectra::chosen(p, all).view().data, p.view().data);  // no copy
 }
 
 }  // namespace

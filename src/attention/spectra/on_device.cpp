@@ -5,7 +5,6 @@
 #include <functional>
 #include <iterator>
 #include <limits>
-#include <utility>
 
 #include "centred.hpp"
 #include "route.hpp"
@@ -85,7 +84,8 @@ class Products {
         if (kept_) {
             RowBlock all;
             all.p = p_.matrix();
-            if (!std::exchange(finite_, true)) stored::require_finite(all.p, 0);
+            if (!finite_) stored::require_finite(all.p, 0);
+            finite_ = true;
             return use(all, all.p);
         }
         const Index n = p_.tokens();
@@ -120,11 +120,12 @@ class Products {
     void sum_columns() {
         if (column_.defined()) return;
         const Shape shape{p_.heads(), p_.columns(), 1};
-        const Tensor ones = affine(zeros(p_.backend(), shape, Type::f64), 0, 1);
-        column_ = zeros(p_.backend(), shape, Type::f64);
+        const Tensor ones = affine(zeros(p_.backend(), shape, Type::f64), 0, 1),
+                     sum = zeros(p_.backend(), shape, Type::f64);
         each_block([&](const RowBlock&, const Tensor& p) {
-            add_to(column_, matvec(p, ones.row_range(0, p.rows()), true));
+            add_to(sum, matvec(p, ones.row_range(0, p.rows()), true));
         });
+        column_ = sum;  // a device that was full on the way begins anew
     }
 
     const AttentionOperator& p_;
