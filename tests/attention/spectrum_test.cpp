@@ -3,6 +3,7 @@
 
 #include <Eigen/Eigenvalues>
 #include <cmath>
+#include <limits>
 
 #include "attention/heads.hpp"
 #include "support/near.hpp"
@@ -515,6 +516,30 @@ TEST(StationaryNorm, OfClosedForms) {
     EXPECT_CLOSE(
         stationary_norm(*given(Matrix(2, 2, {0.7, 0.3, 0.4, 0.6}))).front().estimate->value, 0.3,
         rounding(100));
+}
+
+/// (1 - v) 1 1^T / n + v: pi is uniform and delta_pi = v, so small that what may be wrong with pi
+/// decides (the bound in contraction.cpp).  Rounding in its norm is below 2e-4 of that here.
+TEST(StationaryNorm, IsCertainAsFarAsTheErrorOfPiAllows) {
+    const double v = 0x1p-20;
+    for (const Index n : {2, 8, 64}) {
+        Matrix p(n, n, (1 - v) / double(n));  // exactly
+        for (Index i = 0; i < n; ++i) p(i, i) += v;
+        const auto size = double(n);
+        constexpr double wide = double(std::numeric_limits<Wide>::epsilon());
+        const double error = epsilon(Type::f64) * v * std::sqrt(size - 1) +
+                             2 * size * size * (std::log2(size) + 4) * wide * (std::sqrt(size) + 1);
+        const auto found = [&](double part) {  // to a hundredth of the accuracy
+            return stationary_norm(*given(p), 2e9, 100 * part * error / v).front().estimate.value();
+        };
+        const Estimate sure = found(1.05), unsure = found(0.95);
+        EXPECT_TRUE(sure.converged) << n;
+        EXPECT_NEAR(sure.value, v, error) << n;
+        EXPECT_FALSE(unsure.converged) << n;
+        ASSERT_TRUE(unsure.low && unsure.high) << n;
+        EXPECT_NEAR(*unsure.low, v - error, 0.1 * error) << n;
+        EXPECT_NEAR(*unsure.high, v + error, 0.1 * error) << n;
+    }
 }
 
 TEST(StationaryVector, IsRightInItsSmallestEntries) {
