@@ -314,6 +314,78 @@ TEST(DenseNorm, IsTheLargestSingularValue) {
     EXPECT_EQ(dense_norm(zeros(cpu(), {1, 3, 2}, Type::f64))->value, 0);
 }
 
+/// Of A^T A with the eigenvalues 0 and s: the value is sqrt(s), and rounding of a product of 3 rows
+/// and of a solver of 2 are (3 + 4 2) eps s of its square.
+TEST(DenseNorm, IsCertainAsFarAsRoundingAndErrorAllow) {
+    constexpr double eps = std::numeric_limits<double>::epsilon();
+    for (const double s : {0x1p-40, 1.0, 0x1p40}) {
+        const std::vector<double> squares = {0, s};
+        const double value = std::sqrt(s);
+        EXPECT_TRUE(dense_norm(squares, 3, 5.51 * eps).converged) << s;
+        const Estimate rounded = dense_norm(squares, 3, 5.49 * eps);
+        EXPECT_FALSE(rounded.converged) << s;
+        EXPECT_EQ(rounded.value, value);
+        // Each a root that is rounded: 11 eps of the square are 5.5 of the value.
+        EXPECT_NEAR(*rounded.low, (1 - 5.5 * eps) * value, eps * value);
+        EXPECT_NEAR(*rounded.high, (1 + 5.5 * eps) * value, eps * value);
+        const double e = 1e-3;  // e (2 + e) of the square
+        EXPECT_TRUE(dense_norm(squares, 3, 1.0006e-3, e * value).converged) << s;
+        const Estimate apart = dense_norm(squares, 3, 1.0004e-3, e * value);
+        EXPECT_FALSE(apart.converged) << s;
+        EXPECT_NEAR(*apart.low, (1 - e) * value, 1e-14 * value);
+        EXPECT_NEAR(*apart.high, (1 + e) * value, 1e-14 * value);
+    }
+    const std::vector<double> rounding = {-1e-20, 1e-20};
+    const Estimate lost = dense_norm(rounding, 2, 1e-6, 2.0);
+    EXPECT_FALSE(lost.converged);
+    EXPECT_EQ(lost.low, 0);
+    EXPECT_NEAR(*lost.high, 2, 1e-9);
+    EXPECT_TRUE(dense_norm(std::vector<double>{0.0}, 1, 1e-6).converged);
+}
+
+/// Elsner's bound, 2 |A| (e / 2 |A|)^(1/n) for an error e, and what the norm says of all.
+TEST(DenseEigenvalue, OfATensorThatIsNotCertainIsAnInterval) {
+    const std::vector<double> entries = {1, 0, 0, 0.25};
+    const Tensor a =
+        Tensor::from_host(cpu(), {1, 2, 2}, std::span<const double>(entries), Type::f64);
+    const double norm = std::sqrt(1.0625);
+    for (const double e : {1e-4, 0.04}) {
+        const double radius = 2 * norm * std::sqrt(e / (2 * norm));
+        const Estimate first = dense_eigenvalue(a, 1, 1e-6, e).value(),
+                       second = dense_eigenvalue(a, 2, 1e-6, e).value();
+        EXPECT_FALSE(first.converged || second.converged);
+        // Rounding is 5e-12 of an error of 1e-4.
+        EXPECT_NEAR(*first.low, 1 - radius, 1e-9);
+        EXPECT_NEAR(*first.high, std::min(norm, 1 + radius), 1e-9);
+        EXPECT_NEAR(*second.low, std::max(0.0, 0.25 - radius), 1e-9);
+        EXPECT_NEAR(*second.high, 0.25 + radius, 1e-9);
+    }
+    EXPECT_TRUE(dense_eigenvalue(a, 2, 1e-6, 2.4e-7).value().converged);  // of 2.5e-7
+    EXPECT_FALSE(dense_eigenvalue(a, 2, 1e-6, 2.6e-7).value().converged);
+}
+
+/// All within e of one number: its modulus less and more e.
+TEST(DenseEigenvalue, OfOneRowIsAnIntervalOfItsError) {
+    for (const double scale : {0x1p-300, 1.0, 0x1p300}) {
+        const std::vector<double> one = {-2 * scale}, zero = {0};
+        const Estimate found = dense_eigenvalue(one, 1, 1, 1e-6, scale / 2);
+        EXPECT_FALSE(found.converged) << scale;
+        EXPECT_EQ(found.value, 2 * scale);
+        EXPECT_NEAR(*found.low / scale, 1.5, 1e-14);  // some roundings outwards
+        EXPECT_NEAR(*found.high / scale, 2.5, 1e-14);
+        EXPECT_LE(*found.low, 1.5 * scale);
+        EXPECT_GE(*found.high, 2.5 * scale);
+        EXPECT_TRUE(dense_eigenvalue(one, 1, 1, 1e-6, 1.9e-6 * scale).converged) << scale;
+        EXPECT_FALSE(dense_eigenvalue(one, 1, 1, 1e-6, 2.1e-6 * scale).converged) << scale;
+        const Estimate none = dense_eigenvalue(zero, 1, 1, 1e-6, scale);
+        EXPECT_FALSE(none.converged);
+        EXPECT_EQ(none.low, 0);
+        EXPECT_NEAR(*none.high / scale, 1, 1e-14);
+    }
+    EXPECT_TRUE(dense_eigenvalue(std::vector<double>{3}, 1, 2).converged);  // there is no second
+    EXPECT_EQ(dense_eigenvalue(std::vector<double>{3}, 1, 2).value, 0);
+}
+
 TEST(SpectralRadius, EqualsTheDenseOne) {
     for (Index n : {1, 2, 3, 20, 31, 32, 33, 64, 150}) {
         const Matrix a = gaussian(n, n, 70 + std::uint64_t(n));

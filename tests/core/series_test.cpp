@@ -102,6 +102,31 @@ TEST(Dispersion, HasTheStandardErrorOfIndependentNormalNumbers) {
     EXPECT_NEAR(square, expected, 0.2 * expected);
 }
 
+/// 5 and a cosine of the estimator, of half of a wave to four waves, times a.  Cosines are
+/// orthogonal, so that its standard error is the root of a^2 count / 2 over 8 count: |a| / 4.
+std::vector<double> cosine(int halves, double a, int count) {
+    std::vector<double> out;
+    for (int t = 0; t < count; ++t)
+        out.push_back(5 + a * std::cos(M_PI * halves * (t + 0.5) / count));
+    return out;
+}
+
+TEST(Dispersion, HasTheStandardErrorOfTheMeanOfEachOfItsCosines) {
+    for (const int count : {10, 19, 64})
+        for (const int halves : {1, 2, 7, 8})
+            EXPECT_NEAR(dispersion(cosine(halves, -2, count)).mean_error, 0.5, 1e-13) << halves;
+    EXPECT_NEAR(dispersion(cosine(9, 2, 19)).mean_error, 0, 1e-13);  // of no more than eight
+    std::vector<double> two = cosine(1, 1.5, 40);
+    for (std::size_t t = 0; t < two.size(); ++t) two[t] += cosine(8, 2, 40)[t];
+    EXPECT_NEAR(dispersion(two).mean_error, 2.5 / 4, 1e-13);
+}
+
+/// Standard deviations of 2 and of 8 eps of the mean.
+TEST(Dispersion, OfRoundingIsZero) {
+    EXPECT_EQ(dispersion(std::vector<double>{1, 1 + 0x1p-50}).rsd.value, 0.0);
+    EXPECT_GT(*dispersion(std::vector<double>{1, 1 + 0x1p-48}).rsd.value, 0);
+}
+
 // 300 series: three standard errors of a share of 0.95 are 0.038; the interval must reach 0.93.
 // docs/metrics.md has the measured shares, by tests/coverage.
 TEST(DispersionInterval, CoversTheTrueValueOfDependentSeries) {
@@ -175,6 +200,19 @@ TEST(Drift, TellsATrendFromAStationarySeries) {
     EXPECT_GT(*drift(g), 5);
     EXPECT_FALSE(drift(std::vector<double>(400, 1.0)));
     EXPECT_FALSE(drift(std::vector<double>{1, 2, 3}));
+}
+
+/// Of halves that are 2 apart, each with an error of 1/4 of its cosine; the number between is none
+/// of them.
+TEST(Drift, IsTheDifferenceOfBothHalvesOverItsError) {
+    const std::vector<double> first = cosine(1, 1, 20), last = cosine(3, 2, 20);
+    for (const double sign : {-1.0, 1.0})
+        for (const bool odd : {false, true}) {
+            std::vector<double> g = first;
+            if (odd) g.push_back(1e3);
+            for (const double v : last) g.push_back(v + 2 * sign);
+            EXPECT_NEAR(drift(g).value(), 2 * sign / std::hypot(0.25, 0.5), 1e-9) << odd;
+        }
 }
 
 }  // namespace
