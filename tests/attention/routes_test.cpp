@@ -1,8 +1,12 @@
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <set>
 
 #include "attention/heads.hpp"
+#include "attention/spectra/one_matrix.hpp"
 #include "support/near.hpp"
 #include "tsdiag/error.hpp"
 
@@ -112,6 +116,65 @@ TEST(Routes, ThatNeedAllOfPSaySoWhereItDoesNotFit) {
                 EXPECT_THAT(refused.what(), HasSubstr(std::string("--spectra ") + solver));
             }
     EXPECT_TRUE(second_eigenvalue(*p, none, 1e-6, "arnoldi").front().converged);
+}
+
+/// A number that passed a test, and one that is proven or an interval.
+TEST(Routes, AreCertainOfWhatPassedATestWhereAProofAgrees) {
+    const auto of = [](double value, bool converged) {
+        Estimate e = one_matrix::exact(value, "");
+        e.converged = converged;
+        return e;
+    };
+    for (const double s : {0x1p-10, 1.0, 0x1p10}) {
+        for (const double off : {-1.1e-6, -0.9e-6, 0.9e-6, 1.1e-6}) {
+            const double value = (1 + off) * s;
+            const Estimate near = one_matrix::confirmed(of(value, true), of(s, true), 1e-6);
+            EXPECT_EQ(near.converged, std::abs(off) < 1e-6) << s << ", " << off;
+            if (near.converged) {
+                EXPECT_EQ(near.value, value);
+                EXPECT_FALSE(near.low || near.high);
+            } else {
+                EXPECT_CLOSE(near.low.value(), (1 - 1e-6) * s, rounding(4));
+                EXPECT_CLOSE(near.high.value(), (1 + 1e-6) * s, rounding(4));
+                EXPECT_EQ(near.value, off < 0 ? near.low : near.high);
+            }
+        }
+        EXPECT_FALSE(one_matrix::confirmed(of(s, false), of(s, true), 1e-6).converged);
+        Estimate open = of(s, false);
+        open.low = s / 2, open.high = 2 * s;
+        for (const double value : {0.25, 1.25, 3.0}) {
+            const Estimate e = one_matrix::confirmed(of(value * s, true), open, 1e-6);
+            EXPECT_FALSE(e.converged);
+            EXPECT_EQ(e.low, s / 2);
+            EXPECT_EQ(e.high, 2 * s);
+            EXPECT_EQ(e.value, std::clamp(value, 0.5, 2.0) * s);
+        }
+    }
+}
+
+/// 1 c^T has the eigenvalue c^T 1: as many roundings of the sum of moduli as c has entries may be
+/// all of it.
+TEST(Routes, OfEqualRowsThatAreNotStochasticKnowTheSum) {
+    const auto leading = [](const std::vector<double>& c, Index rank, bool deflated) {
+        const Index n = std::ssize(c);
+        Matrix p(n, n);
+        for (Index i = 0; i < n; ++i)
+            for (Index j = 0; j < n; ++j) p(i, j) = c[std::size_t(j)];
+        return one_matrix::by_arnoldi(one_head(p).view(), {deflated, rank}, 1e-6);
+    };
+    for (const double sign : {-1.0, 1.0}) {
+        const std::vector<double> c = {sign, 2 * sign, 3 * sign};
+        EXPECT_TRUE(leading(c, 1, false).converged);
+        EXPECT_EQ(leading(c, 1, false).value, 6);
+        EXPECT_EQ(leading(c, 2, false).value, 0);
+        EXPECT_EQ(leading(c, 1, true).value, 0);
+        const Estimate left = leading({sign, -sign, 0x1p-60}, 1, false);
+        const double error = 3 * double(std::numeric_limits<Wide>::epsilon()) * 2;
+        EXPECT_FALSE(left.converged);
+        EXPECT_EQ(left.value, 0x1p-60);
+        EXPECT_NEAR(left.low.value(), std::max(0.0, 0x1p-60 - error), 1e-12 * error);
+        EXPECT_NEAR(left.high.value(), 0x1p-60 + error, 1e-12 * error);
+    }
 }
 
 TEST(SecondOpinion, IsTheRelativeDifference) {

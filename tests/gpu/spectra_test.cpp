@@ -289,6 +289,31 @@ TEST_F(Spectra, OfHeadsSideBySideAreTheirOwn) {
     }
 }
 
+/// One of them is known beforehand, and the others are iterated together without it.
+TEST_F(Spectra, OfHeadsBesideOneOfEqualRowsAreTheirOwn) {
+    constexpr Index n = 24;
+    naive::Matrix equal(n, n);
+    for (Index i = 0; i < n; ++i)
+        for (Index j = 0; j < n; ++j) equal(i, j) = double(1 + j) / 300;
+    const std::vector<naive::Matrix> heads = {naive::softmax(families()[0].logits(n, 5)), equal,
+                                              naive::softmax(families()[3].logits(n, 5))};
+    std::vector<double> all;
+    for (const naive::Matrix& p : heads) all.insert(all.end(), p.a.begin(), p.a.end());
+    const auto there = given_attention(
+        moved(Tensor::from_host(cpu(), {3, n, n}, std::span<const double>(all), Type::f64)), false,
+        "");
+    const auto second = second_eigenvalue(*there, 2e9, 1e-6, "arnoldi"),
+               delta = centred_norm(*there, 2e9, 1e-6, "arnoldi");
+    for (std::size_t k = 0; k < heads.size(); ++k) {
+        EXPECT_TRUE(second[k].converged && delta[k].converged) << k;
+        const auto op = given(heads[k]);
+        const double lambda = k == 1 ? 0 : second_eigenvalue(*op, 2e9, 1e-6, "dense").front().value,
+                     norm = k == 1 ? 0 : centred_norm(*op, 2e9, 1e-6, "dense").front().value;
+        EXPECT_NEAR(second[k].value, lambda, 1e-6 * lambda) << k;  // the guarantees of both
+        EXPECT_NEAR(delta[k].value, norm, 1e-7 * norm) << k;
+    }
+}
+
 /// 1 1^T / n + U B U^T, U an orthonormal basis of the vectors of mean 0: rows sum to 1, and the
 /// other eigenvalues are those of B.  B = (rho) + a Jordan block of 0 with 0.1 above it, whose
 /// powers hide those of rho from squaring.

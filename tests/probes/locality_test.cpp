@@ -49,6 +49,29 @@ TEST(Locality, LongInputsHave256PointsAndTheLast) {
     EXPECT_CLOSE(value(t, head(0), "local_auc"), double(n + 1) / (2 * double(n)), rounding(300));
 }
 
+/// At whole lengths, those next to 1/256, 2/256 ... of the sample.
+TEST(Locality, LongInputsHaveTheirPointsAtWholeLengths) {
+    const Index n = 300;
+    const auto rows = curve(locality({uniform(n)}, n), 0);
+    for (std::size_t i = 0; i < rows.size(); ++i)
+        EXPECT_EQ(rows[i].x, std::round(double(i + 1) * 300 / 256) / 300) << i;
+}
+
+/// C(1) = 5/8 and C(2) = 1 of a sample of 2 tokens, beside one of 5: at 0.4, 0.8 ... 2 tokens.
+TEST(Locality, OfAShorterSampleIsReadBetweenItsLengths) {
+    ProbeSettings settings;
+    settings.longest = 5;
+    const Matrix p(2, 2, {0.75, 0.25, 0.5, 0.5});
+    const Table t =
+        measure("locality", {.op = std::make_shared<Made>(std::vector{p, p})}, settings);
+    for (const Index k : {-1, 0, 1}) {
+        EXPECT_ALL_CLOSE(heights(t, k), std::vector<double>({0.25, 0.5, 0.7, 0.85, 1}),
+                         rounding(16));
+        for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(curve(t, k).at(i).x, double(i + 1) / 5);
+        EXPECT_CLOSE(value(t, head(k), "local_auc"), 0.8125, rounding(16));
+    }
+}
+
 TEST(Locality, OneTokenSeesItself) {
     const Table t = locality({uniform(1)});
     EXPECT_EQ(value(t, head(0), "local_auc"), 1);

@@ -77,7 +77,7 @@ Bound derivative_formula(std::string reading, std::string formula, double (*shar
                     (Matrix::Identity(t.cols(), t.cols()) - share(d) * t.transpose() * t / square) /
                     std::sqrt(square);
                 // rounding error: sums of d squares, and terms of size 1 at most
-                const double off = (8 * d + 32) * ulp;
+                const double off = 8 * (d + 4) * ulp;
                 return worst_difference(
                     complex_step(f, t), printed,
                     Matrix::Constant(t.cols(), t.cols(), off / std::sqrt(square)));
@@ -165,7 +165,7 @@ Bound line_bound(std::string reading, std::string formula, Line left, Line right
                 const Lines lines = lines_of(t, eps_of(v));
                 const Matrix a = left(lines), b = right(lines);
                 if (!equality) return worst_entry(a, b);
-                const double off = double(8 * t.cols() + 32) * ulp;
+                const double off = 8 * double(t.cols() + 4) * ulp;
                 return worst_difference(a, b, Matrix::Constant(a.rows(), a.cols(), off));
             },
             .search = {{1, 1}, {1, 2}, {1, 3}}};
