@@ -33,7 +33,7 @@ TEST(OnDevice, FindsWhatTheDenseMethodFindsForHeadsLikeTrainedOnes) {
                 ++sure;
             } else {
                 EXPECT_LE(*found.low, expected * (1 + 1e-9)) << family.name;
-                EXPECT_EQ(*found.high, 1) << family.name;
+                EXPECT_EQ(*found.high, one_matrix::largest_row_sum(Type::f64, n)) << family.name;
             }
             const Estimate norm = on_device::centred_norm(*op, memory).front();
             const double delta = centred_norm(*op).front().value;
@@ -91,6 +91,60 @@ TEST(OnDevice, BoundsANormThatIsNotCertifiedByTheFrobeniusNorm) {
     ASSERT_FALSE(found.converged);
     EXPECT_NEAR(*found.high, std::sqrt(squares), 1e-9 * found.value);
     EXPECT_GT(*found.high, found.value);
+}
+
+/// Of heads of unlike size, by blocks of rows of which the last is shorter.
+TEST(OnDevice, BoundsEigenvaluesThatAreNotCertifiedByTheNorm) {
+    constexpr Index n = 130;
+    constexpr double unreachable = -1;
+    std::vector<double> all, norms;
+    for (const double size : {1.0, 3.0}) {
+        const Matrix p = noise(n, size, 4);
+        all.insert(all.end(), p.a.begin(), p.a.end());
+        norms.push_back(naive::frobenius(p));
+    }
+    const auto op = given_attention(
+        Tensor::from_host(cpu(), {2, n, n}, std::span<const double>(all), Type::f64), false, "");
+    for (const double memory : {enough, none}) {
+        const auto found = on_device::second_eigenvalue(*op, memory, false, unreachable);
+        for (std::size_t k = 0; k < 2; ++k) {
+            EXPECT_FALSE(found[k].converged);
+            // Upwards, by some n^2 roundings.
+            EXPECT_NEAR(found[k].high.value(), norms[k], 1e-11 * norms[k]) << k;
+            EXPECT_GE(found[k].high.value(), norms[k]) << k;
+        }
+    }
+}
+
+/// A stochastic P has rows that sum to 1 as nearly as `given_attention` asks for, or as a softmax
+/// rounds.
+TEST(OnDevice, BoundsEigenvaluesOfAStochasticHeadByItsRowSums) {
+    constexpr Index n = 130;
+    const Matrix p = naive::softmax(noise(n, 1, 4));
+    for (const auto& [type, more] :
+         {std::pair(Type::f64, 1e-12), std::pair(Type::f32, (n + 16) * 0x1p-23)}) {
+        const auto op = given(p, type);
+        const Estimate found = on_device::second_eigenvalue(*op, enough, true, -1).front();
+        EXPECT_FALSE(found.converged);
+        EXPECT_EQ(found.high, 1 + more);
+    }
+    EXPECT_EQ(one_matrix::largest_row_sum(Type::f64, 10000), 1 + 10016 * 0x1p-52);
+}
+
+/// Two states that stay with 0.9 and 0.7: |P|_F^2 = 1.4, and 0.6 is left of it.
+TEST(OnDevice, BoundsWhatTheDenseMethodDoesNotCertify) {
+    const Tensor p = one_head(Matrix(2, 2, {0.9, 0.1, 0.3, 0.7}));
+    constexpr double beyond = 1e-18;  // less than rounding
+    const Estimate whole = on_device::dense_second(p, {false, 2}, beyond).value(),
+                   rest = on_device::dense_second(p, {true, 1}, beyond).value();
+    EXPECT_FALSE(whole.converged || rest.converged);
+    EXPECT_NEAR(whole.value, 0.6, 1e-15);
+    EXPECT_NEAR(rest.value, 0.6, 1e-15);
+    EXPECT_NEAR(whole.high.value(), std::sqrt(1.4), 1e-15);
+    EXPECT_NEAR(rest.high.value(), 0.6, 1e-15);
+    Matrix identity(3, 3);  // of which the norm is sqrt(2)
+    for (Index i = 0; i < 3; ++i) identity(i, i) = 1;
+    EXPECT_EQ(on_device::dense_second(one_head(identity), {true, 1}, beyond)->high, 1 + 1e-12);
 }
 
 /// A P of which there is no room for more than `most` rows, and for none when it is first asked

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "attention/heads.hpp"
+#include "tsdiag/error.hpp"
 
 namespace tsdiag {
 namespace {
@@ -108,6 +109,48 @@ TEST(Squaring, IsCertainAsFarAsItsGuardSays) {
             EXPECT_LE(*unsure.low, 1);
             EXPECT_GE(*unsure.high, 1);
         }
+}
+
+/// The same map times a power of two, known up to an error: times the condition number sqrt(1 +
+/// c^2) and over the radius, a tenth of the accuracy is left to it; the guard of rounding is below
+/// 1e-14.
+TEST(Squaring, IsCertainAsFarAsTheErrorOfTheMapAllows) {
+    constexpr double c = 3;
+    for (const double scale : {0x1p-10, 1.0, 0x1p10}) {
+        const std::vector<double> two = {scale, c * scale, 0, 0, scale, c * scale, 0, 0};
+        const Tensor maps =
+            Tensor::from_host(cpu(), {2, 2, 2}, std::span<const double>(two), Type::f64);
+        const double most = 1e-7 / std::sqrt(1 + c * c) * scale;
+        const std::vector<double> errors = {0.95 * most, 1.05 * most};
+        const std::vector<Estimate> found = squaring::spectral_radii(maps, 1e-6, errors);
+        EXPECT_TRUE(found[0].converged) << scale;
+        EXPECT_FALSE(found[1].converged) << scale;
+        for (const Estimate& e : found) EXPECT_NEAR(e.value, scale, 1e-9 * scale);  // the bracket
+    }
+    const std::vector<double> error = {0.5};
+    const Estimate zero =
+        squaring::spectral_radii(zeros(cpu(), {1, 2, 2}, Type::f64), 1e-6, error)[0];
+    EXPECT_FALSE(zero.converged);
+    EXPECT_EQ(zero.low, 0);
+    EXPECT_EQ(zero.high, 0.5);
+}
+
+/// Of 4 times a cycle, 4: Weyl's theorem moves it by the error of P.
+TEST(Squaring, OfANormIsCertainAsFarAsTheErrorOfPAllows) {
+    Matrix p(3, 3);
+    for (Index i = 0; i < 3; ++i) p(i, (i + 1) % 3) = 4;
+    const auto found = [&](double error) {
+        return squaring::centred_norm(one_head(p), 1e-6, std::vector<double>{error}).front();
+    };
+    EXPECT_TRUE(found(3.9e-7).converged);
+    EXPECT_FALSE(found(3.9e-7).low || found(3.9e-7).high);
+    for (const double error : {4.1e-7, 0.25, 5.0}) {
+        const Estimate e = found(error);
+        EXPECT_FALSE(e.converged) << error;
+        EXPECT_NEAR(e.value, 4, 4e-9);  // the bracket
+        EXPECT_NEAR(e.low.value(), std::max(0.0, 4 * (1 - 1e-6) - error), 8e-9) << error;
+        EXPECT_NEAR(e.high.value(), 4 * (1 + 1e-6) + error, 8e-9) << error;
+    }
 }
 
 TEST(Squaring, IsOfSquareMatricesInDoublePrecision) {

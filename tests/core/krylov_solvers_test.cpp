@@ -151,6 +151,28 @@ TEST(LeadingEigenvalue, IsCertainWhereNeitherItsErrorNorThatOfTheNextDecides) {
     EXPECT_EQ(asked, 0);
 }
 
+/// (1, c; 0, 1/4): the vector of 1 is (1, 0), that of 1/4 is (c, -3/4).
+TEST(LeadingEigenvalue, HasTheLastComponentOfItsVector) {
+    for (const double c : {0.5, 1.0, 4.0}) {
+        const std::vector<double> h = {1, c, 0, 0.25};
+        // A step of inverse iteration leaves a rounding over the gap.
+        EXPECT_NEAR(hessenberg::certify(h, 2, 1).last, 0, 1e-14);
+        EXPECT_NEAR(hessenberg::certify(h, 2, 0.25).last, 0.75 / std::hypot(0.75, c), 1e-14);
+    }
+}
+
+/// Of a vector that is exact, (1, 1), inverse iteration with a shift that is off by d grows by 1/d.
+TEST(LeadingEigenvalue, IsFoundFromAShiftBesideIt) {
+    const std::vector<double> h = {0.75, 0.25, 0.25, 0.75};
+    for (const double off : {-0.01, 0.01}) {
+        const hessenberg::Certificate found = hessenberg::certify(h, 2, 1 + off);
+        EXPECT_NEAR(found.value.real(), 1, 1e-14);
+        EXPECT_NEAR(found.sensitivity.residual, 0.01, 1e-14);
+        EXPECT_NEAR(found.sensitivity.condition, 1, 1e-14);
+        EXPECT_NEAR(found.last, std::sqrt(0.5), 1e-14);
+    }
+}
+
 /// A Krylov space of one vector: A may be a multiple of 1, with the eigenvalue as often as it has
 /// rows, and only a map that is 0 is known.
 TEST(LeadingEigenvalue, OfRankTwoIsNotKnownByOneProduct) {
