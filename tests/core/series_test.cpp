@@ -112,13 +112,26 @@ std::vector<double> cosine(int halves, double a, int count) {
 }
 
 TEST(Dispersion, HasTheStandardErrorOfTheMeanOfEachOfItsCosines) {
-    for (const int count : {10, 19, 64})
+    for (const int count : {9, 10, 19, 64})
         for (const int halves : {1, 2, 7, 8})
             EXPECT_NEAR(dispersion(cosine(halves, -2, count)).mean_error, 0.5, 1e-13) << halves;
     EXPECT_NEAR(dispersion(cosine(9, 2, 19)).mean_error, 0, 1e-13);  // of no more than eight
     std::vector<double> two = cosine(1, 1.5, 40);
     for (std::size_t t = 0; t < two.size(); ++t) two[t] += cosine(8, 2, 40)[t];
     EXPECT_NEAR(dispersion(two).mean_error, 2.5 / 4, 1e-13);
+}
+
+/// Of fewer than nine numbers all cosines but the constant one are used: no mean is in the error.
+TEST(Dispersion, HasTheUsualErrorOfAMeanOfFewNumbers) {
+    const std::vector<double> g = {1003, 1001, 1004, 1001, 1005, 1009, 1002, 1006, 1005};
+    for (std::size_t count = 2; count <= g.size(); ++count) {
+        double mean = 0, squares = 0;
+        for (std::size_t t = 0; t < count; ++t) mean += g[t] / double(count);
+        for (std::size_t t = 0; t < count; ++t) squares += std::pow(g[t] - mean, 2);
+        const double expected = std::sqrt(squares / double(count - 1) / double(count));
+        // A cosine is orthogonal to the mean to rounding of 1000.
+        EXPECT_NEAR(dispersion(std::span(g).first(count)).mean_error, expected, 1e-11) << count;
+    }
 }
 
 /// Standard deviations of 2 and of 8 eps of the mean.

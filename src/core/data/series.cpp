@@ -65,13 +65,15 @@ struct Scaled {
 
 /// The standard error of a mean of T dependent numbers, by a series estimator of their long-run
 /// variance: the mean square of 8 projections on cosines, which are orthogonal to constants and
-/// nearly independent under serial dependence.  About Student's t with 8 degrees of freedom.
+/// nearly independent under serial dependence.  About Student's t with 8 degrees of freedom.  There
+/// are T - 1 such cosines: below 9 numbers it is their deviation over sqrt(T).
 class ErrorOfMean {
   public:
-    explicit ErrorOfMean(std::size_t count) : count_(count), weights_(waves * count) {
+    explicit ErrorOfMean(std::size_t count)
+        : count_(count), used_(std::min(waves, count - 1)), weights_(waves * count) {
         const double step = std::numbers::pi / double(count), size = std::sqrt(2 / double(count));
         for (std::size_t t = 0; t < count; ++t)
-            for (std::size_t j = 0; j < waves; ++j)
+            for (std::size_t j = 0; j < used_; ++j)
                 weights_[t * waves + j] = size * std::cos(step * double(j + 1) * (double(t) + 0.5));
     }
     double operator()(std::span<const double> x) const {
@@ -80,12 +82,12 @@ class ErrorOfMean {
             for (std::size_t j = 0; j < waves; ++j) sums[j] += weights_[t * waves + j] * x[t];
         double squares = 0;
         for (const double sum : sums) squares += sum * sum;
-        return std::sqrt(squares / double(waves * count_));
+        return std::sqrt(squares / double(used_ * count_));
     }
 
   private:
     static constexpr std::size_t waves = 8;
-    std::size_t count_;
+    std::size_t count_, used_;
     std::vector<double> weights_;
 };
 

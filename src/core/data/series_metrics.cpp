@@ -15,7 +15,8 @@ constexpr Metric of_series[] = {
      .of = Of::series},
     {.name = metric::grad_mean,
      .symbol = "mean(g)",
-     .definition = "mean(g); `stderr`: from 8 cosines, as that of grad_rsd",
+     .definition =
+         "mean(g); `stderr`: from 8 cosines, as that of grad_rsd; of T < 9 std(g)/sqrt(T)",
      .range = ">= 0",
      .undefined = "T < 2",
      .of = Of::series},
