@@ -715,5 +715,33 @@ TEST(SummariseLogs, AJumpOfTheScaleHasNoInterval) {
     EXPECT_FALSE(dispersion_ratio(jump.values, jump.values).value);
 }
 
+/// Over 2 neighbours on either side, 4 of 200 numbers; a number that is far greater, or
+/// infinitesimal beside it, is in its own windows alone.
+TEST(SummariseLogs, TheMovingMeanIsOfEachWindow) {
+    for (const Index count : {1, 2, 3, 5, 6, 10, 13, 124, 200}) {
+        LoggedSeries one{.source = "a.csv", .name = "grad_norm"};
+        Rng draws(3);
+        for (Index t = 0; t < count; ++t) {
+            one.steps.push_back(t);
+            one.values.push_back(t == 7 ? 1e20 : std::exp(draws.normal()));
+        }
+        const Index half = count == 200 ? 4 : 2;
+        const LogSummary summary = summarise_logs({one});
+        Index seen = 0;
+        for (const CurveRow& row : summary.table.curves()) {
+            if (row.curve != "grad_norm_mean") continue;
+            double sum = 0, numbers = 0;
+            for (Index t = std::max<Index>(0, seen - half); t <= std::min(count - 1, seen + half);
+                 ++t)
+                sum += one.values[std::size_t(t)], ++numbers;
+            EXPECT_EQ(row.x, double(seen));
+            // Sums of up to nine positive numbers.
+            EXPECT_NEAR(row.y.value(), sum / numbers, 1e-14 * sum) << count << ", " << seen;
+            ++seen;
+        }
+        EXPECT_EQ(seen, count);
+    }
+}
+
 }  // namespace
 }  // namespace tsdiag

@@ -49,18 +49,27 @@ std::vector<std::pair<std::size_t, std::size_t>> pairs_of(const std::vector<Logg
     return pairs;
 }
 
-/// Moving average over `width` neighbours around each element; narrower at the ends.
+/// Moving average over `width` neighbours around each element; narrower at the ends.  A window is
+/// the end of one block of as many numbers and the beginning of the next, whose sums are of those
+/// numbers alone: prefix sums would lose what follows a far greater number.
 std::vector<double> moving_mean(const std::vector<double>& x, Index width) {
-    std::vector<double> sums(x.size() + 1), out(x.size());
+    const std::size_t half = std::size_t(width) / 2, block = 2 * half + 1, n = x.size();
+    std::vector<double> begin(n), end(n), out(n);  // sums of a block up to i, and from i on
     double top = 0;
     for (const double v : x) top = std::max(top, std::abs(v));
     int exponent = 0;  // scaled, so that sums of very large numbers do not overflow
     std::frexp(top, &exponent);
-    for (std::size_t i = 0; i < x.size(); ++i) sums[i + 1] = sums[i] + std::ldexp(x[i], -exponent);
-    const std::size_t half = std::size_t(width) / 2;
-    for (std::size_t i = 0; i < x.size(); ++i) {
-        const std::size_t from = i > half ? i - half : 0, to = std::min(x.size(), i + half + 1);
-        out[i] = std::ldexp((sums[to] - sums[from]) / double(to - from), exponent);
+    for (std::size_t i = 0; i < n; ++i) {
+        begin[i] = end[i] = std::ldexp(x[i], -exponent);
+        if (i % block > 0) begin[i] += begin[i - 1];
+    }
+    for (std::size_t i = n; i-- > 1;)
+        if (i % block > 0) end[i - 1] += end[i];
+    for (std::size_t i = 0; i < n; ++i) {
+        const std::size_t from = i > half ? i - half : 0, last = std::min(n - 1, i + half);
+        const bool two = from / block < last / block, begins = from % block == 0;
+        const double sum = two ? end[from] + begin[last] : begins ? begin[last] : end[from];
+        out[i] = std::ldexp(sum / double(last - from + 1), exponent);
     }
     return out;
 }
