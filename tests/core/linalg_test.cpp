@@ -364,6 +364,26 @@ TEST(DenseEigenvalue, OfATensorThatIsNotCertainIsAnInterval) {
     EXPECT_FALSE(dense_eigenvalue(a, 2, 1e-6, 2.6e-7).value().converged);
 }
 
+/// By Bauer and Fike, with Frobenius norms, the eigenvalues of all matrices within e of (1, 1/2)
+/// lie in discs of radius 2 e about these.  Where they meet, both are in their union, which the
+/// norm bounds.
+TEST(DenseEigenvalue, OfDiscsThatMeetIsInTheirUnion) {
+    const std::vector<double> entries = {1, 0, 0, 0.5};
+    const double norm = std::sqrt(1.25);
+    const Estimate apart[] = {dense_eigenvalue(entries, 2, 1, 1e-6, 0.12),
+                              dense_eigenvalue(entries, 2, 2, 1e-6, 0.12)};
+    EXPECT_NEAR(apart[0].low.value(), 1 - 0.24, 1e-12);  // rounding of a few entries
+    EXPECT_NEAR(apart[0].high.value(), norm + 0.12, 1e-12);
+    EXPECT_NEAR(apart[1].low.value(), 0.5 - 0.24, 1e-12);
+    EXPECT_NEAR(apart[1].high.value(), 0.5 + 0.24, 1e-12);
+    for (const Index rank : {1, 2}) {
+        const Estimate met = dense_eigenvalue(entries, 2, rank, 1e-6, 0.13);
+        EXPECT_FALSE(met.converged);
+        EXPECT_NEAR(met.low.value(), 0.5 - 0.26, 1e-12) << rank;
+        EXPECT_NEAR(met.high.value(), norm + 0.13, 1e-12) << rank;
+    }
+}
+
 /// All within e of one number: its modulus less and more e.
 TEST(DenseEigenvalue, OfOneRowIsAnIntervalOfItsError) {
     for (const double scale : {0x1p-300, 1.0, 0x1p300}) {
