@@ -161,6 +161,7 @@ class FullAtFirst final : public AttentionOperator {
     }
     Index heads() const override { return p_.batch(); }
     Index tokens() const override { return p_.rows(); }
+    Index columns() const override { return p_.cols(); }
     Type type() const override { return p_.type(); }
     const Backend& backend() const override { return p_.backend(); }
 
@@ -203,6 +204,22 @@ TEST(OnDevice, HalvesItsBlocksOfRowsDownToOne) {
     }
     restart_shortages();
     EXPECT_THROW(on_device::diagonals(FullAtFirst(one_head(p), 0), none), OutOfMemory);
+    restart_shortages();
+}
+
+/// Keys of a memory come first: P has more columns than rows.
+TEST(OnDevice, FindsTheNormOfAHeadWithAMemory) {
+    Matrix p(5, 9);
+    Rng(6).fill_normal(p.a, 0.5, 1);
+    const double expected = singular_values(naive::centred(p).a, 5, 9)[0];
+    for (const double memory : {enough, none})
+        for (const Index most : {2, 5}) {
+            if (memory == enough && most < 5) continue;  // P is kept
+            const Estimate found =
+                on_device::centred_norm(FullAtFirst(one_head(p), most), memory).front();
+            EXPECT_TRUE(found.converged);
+            EXPECT_NEAR(found.value, expected, 1e-6 * expected);  // the guarantee
+        }
     restart_shortages();
 }
 

@@ -152,6 +152,30 @@ TEST(Routes, AreCertainOfWhatPassedATestWhereAProofAgrees) {
     }
 }
 
+/// By the smaller of both Gram matrices, of numbers near 1.
+TEST(Routes, KnowTheNormOfAMatrixOfAnyShapeAndSize) {
+    const std::vector<double> entries = {1, -2, 3, 4, 5, -6};
+    for (const auto& [rows, cols] : {std::pair<Index, Index>{2, 3}, {3, 2}, {1, 6}, {6, 1}})
+        for (const int exponent : {-700, 0, 700}) {
+            std::vector<double> a = entries;
+            for (double& e : a) e = std::ldexp(e, exponent);
+            const double expected = singular_values(entries, rows, cols)[0];
+            const Estimate found = one_matrix::norm_of(a, rows, cols, 1e-8, 0);
+            EXPECT_TRUE(found.converged) << rows << ", " << exponent;
+            EXPECT_CLOSE(std::ldexp(found.value, -exponent), expected, rounding(64));
+            const double error = std::ldexp(0.5, exponent);
+            const Estimate open = one_matrix::norm_of(a, rows, cols, 1e-8, error);
+            EXPECT_FALSE(open.converged);
+            EXPECT_CLOSE(std::ldexp(open.low.value(), -exponent), expected - 0.5, rounding(64));
+            EXPECT_CLOSE(std::ldexp(open.high.value(), -exponent), expected + 0.5, rounding(64));
+        }
+    EXPECT_EQ(one_matrix::norm_of(std::vector<double>(6, 0.0), 2, 3, 1e-8, 0).value, 0);
+    const Estimate zero = one_matrix::norm_of(std::vector<double>(6, 0.0), 2, 3, 1e-8, 0.25);
+    EXPECT_FALSE(zero.converged);
+    EXPECT_EQ(zero.low, 0);
+    EXPECT_CLOSE(zero.high.value(), 0.25, rounding(4));
+}
+
 /// 1 c^T has the eigenvalue c^T 1: as many roundings of the sum of moduli as c has entries may be
 /// all of it.
 TEST(Routes, OfEqualRowsThatAreNotStochasticKnowTheSum) {
