@@ -16,7 +16,7 @@ constexpr Metric of_series[] = {
     {.name = metric::grad_mean,
      .symbol = "mean(g)",
      .definition =
-         "mean(g); `stderr`: from 8 cosines, as that of grad_rsd; of T < 9 std(g)/sqrt(T)",
+         "mean(g); `stderr`: from 8 cosines, as that of grad_rsd; below 9 numbers std(g)/sqrt(T)",
      .range = ">= 0",
      .undefined = "T < 2",
      .of = Of::series},
