@@ -41,6 +41,9 @@ class Tokenizer {
     /// before(), ids, after().
     std::vector<std::int64_t> wrapped(std::span<const std::int64_t> ids) const;
 
+    /// Is it a mark rather than text: put around one, or special by the files ([MASK], [UNK])?
+    bool special(std::int64_t id) const;
+
     /// The token as its file writes it; empty where there is none of that id.
     std::string piece(std::int64_t id) const;
     /// The token for readers: bytes as the characters that they are where they are whole ones, else

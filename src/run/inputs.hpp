@@ -38,6 +38,8 @@ class InputSource {
     Index tokens() const { return tokens_; }  ///< of a sample; of the longest where they differ
     Index shortest() const;                   ///< tokens of the shortest sample of a file of texts
     Index count() const { return count_; }    ///< of samples
+    /// Ids of the samples that are marks rather than text; none are known without a tokenizer.
+    const std::vector<Index>& special_ids() const { return special_; }
     RunRecord::Input described() const;
     /// Sentences: samples longer than the model was made for, assumptions about pictures.
     std::vector<std::string> warnings() const;
@@ -51,6 +53,7 @@ class InputSource {
     void read_text();
     void read_parts(const Tokenizer& tokenizer, const std::vector<Index>& all);
     Index read_lines(const Tokenizer& tokenizer, std::string_view text);
+    void find_special(const Tokenizer& tokenizer);
     void read_rows();
     void read_images();
     void read_pictures();
@@ -74,6 +77,7 @@ class InputSource {
     std::string kind_, file_;
     Index tokens_ = 0, count_ = 1;
     std::vector<std::vector<Index>> ids_;  ///< of a file, one vector per sample
+    std::vector<Index> special_;           ///< of these, by the tokenizer
     std::optional<RawTensor> array_;       ///< (S, ...) of a file
     bool by_sample_ = false;
     std::vector<std::vector<bool>> masks_;

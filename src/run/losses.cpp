@@ -68,6 +68,7 @@ LossSource::LossSource(const RunOptions& options, const ModelSpec& spec, const I
       tokens_(inputs.tokens()),
       class_token_(spec.class_attention.layers > 0),
       memory_(spec.memory_tokens),
+      special_(inputs.special_ids()),
       merges_(
           std::ranges::count_if(spec.blocks, [](const BlockSpec& b) { return b.merge.width > 0; })),
       backend_(backend),
@@ -128,8 +129,15 @@ Loss LossSource::next_token(const Input& input) const {
 Loss LossSource::masked_tokens(Rng rng, Input& input) const {
     Loss loss{.kind = Loss::Kind::tokens};
     const std::vector<Index> kept = kept_tokens(input, std::ssize(input.ids));
-    std::vector<Index> order(kept.size());
-    for (std::size_t i = 0; i < order.size(); ++i) order[i] = Index(i);
+    std::vector<Index> order;  // rows that may be asked for, as collators of Transformers choose
+    for (std::size_t i = 0; i < kept.size(); ++i)
+        if (!std::ranges::binary_search(special_, input.ids[std::size_t(kept[i])]))
+            order.push_back(Index(i));
+    if (order.empty())
+        throw UsageError(
+            "--loss mlm: a sample has special tokens alone ([CLS], [SEP]), which are not "
+            "predicted; "
+            "pass a longer text, or leave its line out.");
     const Index count =
         std::max<Index>(1, Index(std::llround(masked_share * double(order.size()))));
     for (Index i = 0; i < count; ++i)  // the first `count` elements of a shuffle

@@ -24,7 +24,8 @@ class LossSource {
                const Backend& backend, Type type);
 
     /// One loss per sample.  Random numbers come from
-    /// Rng(seed).fork("loss").fork(trial).fork(sample); `mlm` replaces ids of `inputs`.
+    /// Rng(seed).fork("loss").fork(trial).fork(sample); `mlm` replaces ids of `inputs`.  Throws
+    /// `UsageError` where a sample has none that it may replace.
     std::vector<Loss> losses(Index trial, std::vector<Input>& inputs) const;
 
     RunRecord::Loss described() const;
@@ -44,9 +45,10 @@ class LossSource {
     Index number_ = -1;  ///< after the colon; -1: none
     std::uint64_t seed_;
     Index vocabulary_, width_, tokens_;
-    bool class_token_;  ///< the last state that a loss sees is one row
-    Index memory_;      ///< tokens before those of a sample
-    Index merges_;      ///< patch mergings, each of which leaves a quarter of the tokens
+    bool class_token_;            ///< the last state that a loss sees is one row
+    Index memory_;                ///< tokens before those of a sample
+    std::vector<Index> special_;  ///< ids that mlm does not predict
+    Index merges_;                ///< patch mergings, each of which leaves a quarter of the tokens
     const Backend& backend_;
     Type type_;
     Tensor classifier_;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <set>
 
 #include "adapted_model.hpp"
 #include "inputs.hpp"
@@ -142,8 +144,16 @@ void InputSource::read_text() {
     if (longest() > 0 && tokens_ > longest())
         throw UsageError(
             fmt::format("--tokens {}: this model takes at most {} tokens.", tokens_, longest()));
+    find_special(tokenizer);
     assumption_ = tokenizer.assumption();
     text_ = described_text(tokenizer, text, held, ids_.front());
+}
+
+void InputSource::find_special(const Tokenizer& tokenizer) {
+    std::set<Index> ids;
+    for (const std::vector<Index>& sample : ids_) ids.insert(sample.begin(), sample.end());
+    std::ranges::copy_if(ids, std::back_inserter(special_),
+                         [&](Index id) { return tokenizer.special(id); });
 }
 
 /// Consecutive parts of one text, of equal length.

@@ -152,6 +152,10 @@ class Addition {
     void add(const Declared& one) {
         const Id id = id_of(one);
         parts_.size = std::max(parts_.size, id + 1);
+        if (one.special)
+            parts_.ordinary.erase(id);
+        else if (!parts_.added.contains(id))
+            parts_.ordinary.insert(id);
         if (const auto found = found_.find(id); found != found_.end())
             return change(one, found->second.token, found->second.normalised);
         parts_.added[id] = one.content;

@@ -130,8 +130,11 @@ class GgufVocabulary {
     }
     /// Tokens that are found in a text before the model sees it.
     void add_found(std::initializer_list<Piece> types) {
-        for (std::size_t i = 0; i < tokens_.size(); ++i)
-            if (is(i, types)) add_token(*parts_, parts_->raw, tokens_[i], Id(i));
+        for (std::size_t i = 0; i < tokens_.size(); ++i) {
+            if (!is(i, types)) continue;
+            add_token(*parts_, parts_->raw, tokens_[i], Id(i));
+            if (types_[i] == Piece::user_defined) parts_->ordinary.insert(Id(i));
+        }
     }
     void surround(bool begins, bool ends, Id first, Id last) {
         if (flag("add_bos_token", begins)) {

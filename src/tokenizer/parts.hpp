@@ -7,6 +7,8 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "tsdiag/json.hpp"
@@ -84,6 +86,7 @@ struct Parts {
     std::unique_ptr<Model> model;
     AddedTokens raw, normalised;  ///< found before and after normalisation
     std::unordered_map<Id, std::string> added;
+    std::unordered_set<Id> ordinary;  ///< of these, the ones that are not special
     std::vector<Id> before, after;
     bool byte_level = false;  ///< tokens are written in the characters of bytes
     Id size = 0;

@@ -235,8 +235,10 @@ std::shared_ptr<Parts> read_sentence_model(const fs::path& file, const Json& con
     parts->model->source = source;
     parts->size = Id(p.tokens.size());
     for (std::size_t i = 0; i < p.tokens.size(); ++i) {
-        if (p.types[i] == Piece::user_defined)  // as the library finds them, behind normalisation
+        if (p.types[i] == Piece::user_defined) {  // found behind normalisation, as by the library
             add_token(*parts, parts->normalised, p.tokens[i], Id(i));
+            parts->ordinary.insert(Id(i));
+        }
         if (p.types[i] == Piece::control || p.types[i] == Piece::unknown)
             add_token(*parts, parts->raw, p.tokens[i], Id(i));
     }

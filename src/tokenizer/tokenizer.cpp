@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "parts.hpp"
 #include "tsdiag/text.hpp"
 #include "unicode.hpp"
@@ -133,6 +135,12 @@ std::vector<std::int64_t> Tokenizer::wrapped(std::span<const std::int64_t> ids) 
     all.insert(all.end(), ids.begin(), ids.end());
     all.insert(all.end(), parts_->after.begin(), parts_->after.end());
     return all;
+}
+
+bool Tokenizer::special(std::int64_t id) const {
+    return (parts_->added.contains(id) && !parts_->ordinary.contains(id)) ||
+           std::ranges::find(parts_->before, id) != parts_->before.end() ||
+           std::ranges::find(parts_->after, id) != parts_->after.end();
 }
 
 std::string Tokenizer::piece(std::int64_t id) const {

@@ -32,6 +32,7 @@ void read_added(const Component& c, Parts& parts, const Limits& limits) {
     if (normal && parts.normalizer) parts.normalizer(token.content, limits);
     parts.size = std::max(parts.size, token.id + 1);
     parts.added[token.id] = content;
+    if (!c.flag("special", false)) parts.ordinary.insert(token.id);
     (normal ? parts.normalised : parts.raw).add(std::move(token));
 }
 

@@ -302,6 +302,30 @@ TEST(TextOfAProgram, WhatBecomesOfLinesIsTold) {
     EXPECT_NE(probe({}).err.find("lines.txt: line 2"), std::string::npos);
 }
 
+/// Of "[CLS] a [SEP]" only "a" can be hidden, whatever is drawn.
+TEST(TextOfAProgram, SpecialTokensAreNotPredicted) {
+    const TemporaryDirectory folder;
+    write_letters_bert(folder.path() / "bert");
+    const auto probe = [&](const std::string& text, const std::string& seed) {
+        return tsdiag(folder, {"probe", "bert", "--text", text, "--loss", "mlm:5", "--seed", seed,
+                               "--probes", "gradients", "--no-report", "--force", "--out", "out"});
+    };
+    std::vector<double> values;
+    for (const char* seed : {"0", "1", "5"}) {
+        const Finished done = probe("a", seed);
+        ASSERT_EQ(done.code, 0) << done.err;
+        values.push_back(run_of(folder.path() / "out")["loss"]["value"].number());
+    }
+    EXPECT_EQ(values[0], values[1]);
+    EXPECT_EQ(values[0], values[2]);
+    const Finished refused = probe("[SEP]", "0");
+    EXPECT_EQ(refused.code, 2);
+    expect_one_sentence(refused.err);
+    EXPECT_NE(refused.err.find("has special tokens alone ([CLS], [SEP]), which are not predicted"),
+              std::string::npos)
+        << refused.err;
+}
+
 TEST(TextOfAProgram, WhatCannotBeIsRefused) {
     const TemporaryDirectory folder;
     write_file(folder.path() / "bad.txt", "a\xff");

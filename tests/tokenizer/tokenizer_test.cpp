@@ -652,6 +652,21 @@ class TokenizerFolder : public WithUnicode {
     test::TemporaryDirectory folder_;
 };
 
+TEST_F(TokenizerFolder, SpecialTokensAreThoseOfItsFilesAndWhatIsPutAroundAText) {
+    put("tokenizer.json", bert_json());
+    put("tokenizer_config.json",
+        R"({"pad_token":"he","added_tokens_decoder":{"9":{"content":"<x>"},"10":{"content":"<z>","special":true}}})");
+    const Tokenizer tokenizer = open_tokenizer(folder_.path());
+    for (const std::int64_t id : {0, 7, 8, 10}) EXPECT_TRUE(tokenizer.special(id)) << id;
+    for (const std::int64_t id : {1, 2, 9, 11}) EXPECT_FALSE(tokenizer.special(id)) << id;
+    std::filesystem::remove(folder_.path() / "tokenizer.json");
+    std::filesystem::remove(folder_.path() / "tokenizer_config.json");
+    put("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n[unused0]\n");
+    const Tokenizer bert = open_tokenizer(folder_.path());
+    for (const std::int64_t id : {0, 1, 2, 3, 4}) EXPECT_TRUE(bert.special(id)) << id;
+    for (const std::int64_t id : {5, 6}) EXPECT_FALSE(bert.special(id)) << id;
+}
+
 TEST_F(TokenizerFolder, TokensThatATokenizerJsonLacksGetTheNextIds) {
     put("tokenizer.json", bert_json());
     EXPECT_EQ(with("{}", "<x> a"), (Ids{3, 5, 4, 1}));
