@@ -162,6 +162,8 @@ TEST_F(ModelDoubts, ANetworkOfAnotherKindIsToldByName) {
         {"a recurrent network", "weight_hh_l0", {16, 4}},
         {"a recurrent network", "blocks.0.att.time_decay", {1, 1, 8}},
         {"a recurrent network", "blocks.0.att.x_r", {1, 1, 8}},
+        {"FT-Transformer", "feature_tokenizer.num_tokenizer.weight", {5, 8}},
+        {"FT-Transformer", "backbone.blocks.0.attention.W_out.weight", {8, 8}},
         {"an MLP-Mixer", "blocks.0.mlp_tokens.fc1.weight", {8, 4}},
         {"ESM, a model of proteins", "esm.encoder.emb_layer_norm_after.weight", {8}},
         {"ESM, a model of proteins",
@@ -221,6 +223,26 @@ TEST_F(ModelDoubts, AModelOfSoundIsToldBeforeItsParametrizations) {
     const Finished found = tsdiag(folder, {"probe", "sound.safetensors", "--no-report"});
     EXPECT_EQ(found.code, 1);
     EXPECT_THAT(found.err, HasSubstr("looks like wav2vec 2.0"));
+}
+
+/// Under the names of Transformers and of its authors, with and without those of the whole model.
+TEST_F(ModelDoubts, AnEncoderOfWhisperIsToldByName) {
+    const std::vector<float> kernel(192, 0.5f), matrix(64, 0.5f);
+    for (const std::string before : {"", "encoder.", "model.encoder."})
+        for (const char* query :
+             {"layers.0.self_attn.q_proj.weight", "blocks.0.attn.query.weight"}) {
+            const std::vector<NamedArray> named = {{before + "conv1.weight", {8, 8, 3}, kernel, {}},
+                                                   {before + "conv2.weight", {8, 8, 3}, kernel, {}},
+                                                   {before + query, {8, 8}, matrix, {}}};
+            write_safetensors(folder / "sound.safetensors", named, {});
+            const Finished found = tsdiag(folder, {"probe", "sound.safetensors", "--no-report"});
+            EXPECT_EQ(found.code, 1);
+            expect_one_sentence(found.err);
+            EXPECT_THAT(found.err, HasSubstr("looks like the encoder of Whisper, whose input is "
+                                             "sound, which no family takes"))
+                << before << query;
+            EXPECT_THAT(found.err, HasSubstr("hidden_states.L"));
+        }
 }
 
 /// Each with the one thing to do.

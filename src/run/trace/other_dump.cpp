@@ -52,6 +52,12 @@ constexpr std::string_view t5 =
 constexpr std::string_view of_sound =
     "looks like wav2vec 2.0 or one of its kind (HuBERT, WavLM), whose input is sound, which no "
     "family takes; save the states and maps of a pass as hidden_states.L and attentions.L";
+constexpr std::string_view whisper =
+    "looks like the encoder of Whisper, whose input is sound, which no family takes; save the "
+    "states and maps of a pass as hidden_states.L and attentions.L";
+constexpr std::string_view of_tables =
+    "looks like FT-Transformer, whose tokens are the columns of a table, which no family takes; "
+    "save a trace of a pass (hidden_states.L) by the lines that tsdiag trace-hook prints";
 constexpr std::string_view u_net =
     "looks like the U-Net or the autoencoder of a diffusion model, whose attention stands between "
     "convolutions and which no family is; save the states and maps of a pass as hidden_states.L "
@@ -102,8 +108,10 @@ constexpr std::array signs{
     Sign{".encoder_attn.", Sign::anywhere, two_stacks},      // BART, Marian, Whisper, fairseq
     Sign{".cross_attn.query.", Sign::anywhere, two_stacks},  // Whisper's own
     Sign{".SelfAttention.", Sign::anywhere, t5},
-    Sign{"down_blocks.", Sign::anywhere, u_net},   // of diffusers
-    Sign{"input_blocks.", Sign::anywhere, u_net},  // of its authors
+    Sign{"feature_tokenizer.", Sign::anywhere, of_tables},  // rtdl
+    Sign{".attention.W_out.", Sign::anywhere, of_tables},   // its authors' other packages
+    Sign{"down_blocks.", Sign::anywhere, u_net},            // of diffusers
+    Sign{"input_blocks.", Sign::anywhere, u_net},           // of its authors
     Sign{"text_model.encoder.layers.", Sign::anywhere, two_towers},
     Sign{"transformer.resblocks.", Sign::anywhere, two_towers},  // OpenAI's and OpenCLIP's
     Sign{"language_model.encoder.layers.", Sign::anywhere, megatron},
@@ -273,6 +281,19 @@ bool attends(const std::vector<std::string>& names) {
     });
 }
 
+/// Two convolutions over time before layers: Transformers' names and OpenAI's own.
+bool hears(const Checkpoint& file) {
+    constexpr std::string_view first = "conv1.weight";
+    return std::ranges::any_of(file.names(), [&](const std::string& name) {
+        if (!name.ends_with(first)) return false;
+        const std::string before = name.substr(0, name.size() - first.size());
+        return file.tensor(name).shape.size() == 3 && file.has(before + "conv2.weight") &&
+               file.tensor(before + "conv2.weight").shape.size() == 3 &&
+               (file.has(before + "layers.0.self_attn.q_proj.weight") ||
+                file.has(before + "blocks.0.attn.query.weight"));
+    });
+}
+
 /// Are most of its matrices kernels?
 bool convolves(const Checkpoint& file) {
     Index matrices = 0, kernels = 0;
@@ -309,6 +330,7 @@ std::string other_dump(const Checkpoint& file) {
         if (std::ranges::any_of(names, [&](const std::string& name) { return has(name, sign); }))
             return std::string(sign.what);
     }
+    if (hears(file)) return std::string(whisper);
     if (std::string what = known_kind(names); !what.empty()) return what;
     for (const std::string& name : names)
         if (const auto inner = inner_array(name))
