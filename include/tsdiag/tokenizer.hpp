@@ -41,7 +41,7 @@ class Tokenizer {
     /// before(), ids, after().
     std::vector<std::int64_t> wrapped(std::span<const std::int64_t> ids) const;
 
-    /// Is it a mark rather than text: put around one, or special by the files ([MASK], [UNK])?
+    /// Is it a mark rather than text: put around one, or special by the files (a mask, padding)?
     bool special(std::int64_t id) const;
 
     /// The token as its file writes it; empty where there is none of that id.

@@ -138,6 +138,60 @@ TEST_F(ModelDoubts, AHeadThatTheConfigurationSeparatesIsNotTied) {
     EXPECT_GT(std::abs(gradient() - equal), 1e-3 * equal);
 }
 
+/// minGPT has GPT-2's tensors by nn.Linear, with a head of its own, and one configuration for the
+/// training and the model.
+TEST_F(ModelDoubts, MinGptHasTheNumbersOfGpt2) {
+    open("gpt2");
+    const auto values = [&](const std::vector<std::string>& heads) {
+        const Finished found =
+            tsdiag(folder, with({"probe", "m", "--tokens", "6", "--dtype", "f64", "--probes",
+                                 "t_sim", "--no-report", "--out", "out", "--force"},
+                                heads));
+        EXPECT_EQ(found.code, 0) << found.err;
+        std::vector<double> out;
+        for (const MetricRow& row :
+             read_metrics_csv(read_file(folder / "out/metrics.csv"), "metrics.csv"))
+            out.push_back(row.value.value_or(-1));
+        return out;
+    };
+    write();
+    const std::vector<double> right = values({});
+    ASSERT_GT(right.size(), 10U);
+    // Sums in another order, of numbers near 1.
+    const auto expect_right = [&](const std::vector<double>& found) {
+        ASSERT_EQ(found.size(), right.size());
+        for (std::size_t i = 0; i < right.size(); ++i) EXPECT_NEAR(found[i], right[i], 1e-12) << i;
+    };
+    for (Values& one : tensors) {
+        const bool matrix = one.name.find(".c_") != std::string::npos && one.shape.size() == 2;
+        one.name = "transformer." + one.name;
+        if (!matrix) continue;
+        const auto in = std::size_t(one.shape[0]), out = std::size_t(one.shape[1]);
+        const std::vector<float> before = one.values;
+        for (std::size_t i = 0; i < in; ++i)
+            for (std::size_t o = 0; o < out; ++o) one.values[o * in + i] = before[i * out + o];
+        std::swap(one.shape[0], one.shape[1]);
+    }
+    Values head{"lm_head.weight", {24, 16}, {}};
+    for (int i = 0; i < 24 * 16; ++i) head.values.push_back(float(i % 7) / 8 - 0.4f);
+    tensors.push_back(head);
+    const auto said = [](const std::string& model) {
+        return Json::parse(R"({"system": {"seed": 3407}, "data": {"block_size": 12}, "model": {)" +
+                               model + R"("vocab_size": null, "block_size": null, )" +
+                               R"("embd_pdrop": 0.1}, "trainer": {"max_iters": null}})",
+                           "config.json");
+    };
+    config = said(R"("model_type": null, "n_layer": 2, "n_head": 2, "n_embd": 16, )");
+    write();
+    expect_right(values({}));
+    EXPECT_THAT(description(), HasSubstr("minGPT, whose GELU is by tanh"));
+    fs::remove(fs::path(folder / "m/config.json"));
+    expect_right(values({"--n-heads", "2"}));
+    config = said(R"("model_type": "gpt-nano", "n_layer": null, "n_head": null, "n_embd": null, )");
+    EXPECT_THAT(refused(), HasSubstr("model of m/config.json says n_embd = 48, but tensor "
+                                     "'transformer.wte.weight' says 16"));
+}
+
 /// No configuration and no map makes one of these a family's; a trace measures them.
 TEST_F(ModelDoubts, ANetworkOfAnotherKindIsToldByName) {
     using Shape = std::vector<std::int64_t>;

@@ -62,33 +62,6 @@ bool has_shape(const Checkpoint& file, const std::string& name, std::vector<Inde
     return file.tensor(name).shape == shape;
 }
 
-/// Whether some rows of both agree, to the rounding of the coarser type where they differ in it;
-/// those of independent matrices never do.  Rows that one has behind those of the other are not
-/// compared.
-bool same_rows(const Checkpoint& file, const std::string& a, const std::string& b) {
-    RawTensor x = file.tensor(a), y = file.tensor(b);
-    if (x.shape.size() != 2 || y.shape.size() != 2 || x.shape[1] != y.shape[1]) return false;
-    if (x.dtype == DType::other || y.dtype == DType::other) return false;
-    const double allowed =
-        x.dtype == y.dtype ? 0 : std::max(rounding_of(x.dtype), rounding_of(y.dtype));
-    constexpr Index looked_at = 16;
-    const Index rows = std::min(x.shape[0], y.shape[0]);
-    std::vector<double> u(std::size_t(x.shape[1])), v(u.size());
-    for (Index i = 0; i < std::min(rows, looked_at); ++i) {
-        const Index row = i * rows / std::min(rows, looked_at);
-        const auto read = [&](RawTensor raw, std::vector<double>& out) {
-            raw.offset += row * raw.strides[0];
-            raw.shape[0] = 1;
-            widen(raw, std::span<double>(out));
-        };
-        read(x, u);
-        read(y, v);
-        for (std::size_t j = 0; j < u.size(); ++j)
-            if (!(std::abs(u[j] - v[j]) <= allowed * std::abs(u[j]))) return false;
-    }
-    return true;
-}
-
 /// As `output_head`, by the names of one library.
 Names parameters_of(const Checkpoint& file, const HeadNames& h, const std::string& embedding,
                     std::optional<bool> tied, std::string_view who,
@@ -212,6 +185,30 @@ Names adaptive_head(const Checkpoint& file, const Names& names, ModelSpec& spec)
 }
 
 }  // namespace
+
+bool same_rows(const Checkpoint& file, const std::string& a, const std::string& b) {
+    RawTensor x = file.tensor(a), y = file.tensor(b);
+    if (x.shape.size() != 2 || y.shape.size() != 2 || x.shape[1] != y.shape[1]) return false;
+    if (x.dtype == DType::other || y.dtype == DType::other) return false;
+    const double allowed =
+        x.dtype == y.dtype ? 0 : std::max(rounding_of(x.dtype), rounding_of(y.dtype));
+    constexpr Index looked_at = 16;
+    const Index rows = std::min(x.shape[0], y.shape[0]);
+    std::vector<double> u(std::size_t(x.shape[1])), v(u.size());
+    for (Index i = 0; i < std::min(rows, looked_at); ++i) {
+        const Index row = i * rows / std::min(rows, looked_at);
+        const auto read = [&](RawTensor raw, std::vector<double>& out) {
+            raw.offset += row * raw.strides[0];
+            raw.shape[0] = 1;
+            widen(raw, std::span<double>(out));
+        };
+        read(x, u);
+        read(y, v);
+        for (std::size_t j = 0; j < u.size(); ++j)
+            if (!(std::abs(u[j] - v[j]) <= allowed * std::abs(u[j]))) return false;
+    }
+    return true;
+}
 
 bool ties_by_default(std::string_view family) {
     // Those whose configuration class has `tie_word_embeddings`, or a default for it, of their own

@@ -12,6 +12,11 @@ namespace tsdiag::families {
 Names output_head(const Checkpoint& file, const Names& names, std::optional<bool> tied,
                   std::string_view who, const std::vector<std::string>& trained, ModelSpec& spec);
 
+/// Whether some rows of both agree, to the rounding of the coarser type where they differ in it;
+/// those of independent matrices never do.  Rows that one has behind those of the other are not
+/// compared.
+bool same_rows(const Checkpoint& file, const std::string& a, const std::string& b);
+
 /// Whether Transformers ties the head of that family where the configuration does not say.
 bool ties_by_default(std::string_view family);
 

@@ -3,8 +3,10 @@
 #include <cmath>
 
 #include "decoder.hpp"
+#include "engine/head.hpp"
 
-/// GPT-2 as HF stores it (Conv1D, weights (in, out)) and as nanoGPT does (nn.Linear, (out, in)).
+/// GPT-2 as HF stores it (Conv1D, weights (in, out)) and as nanoGPT and minGPT do (nn.Linear,
+/// (out, in)).
 namespace tsdiag::families::gpt2 {
 namespace {
 
@@ -42,6 +44,32 @@ void use_saved_sizes(Reader& r, const Json& metadata) {
             return r.use_config(metadata[key], std::string(key), key == "hyper_parameters");
 }
 
+/// What minGPT's code calls its models.
+constexpr NamedSizes named_by_mingpt[] = {
+    {"openai-gpt", 12, 768, 12},  {"gpt2", 12, 768, 12},     {"gpt2-medium", 24, 1024, 16},
+    {"gpt2-large", 36, 1280, 20}, {"gpt2-xl", 48, 1600, 25}, {"gopher-44m", 8, 512, 16},
+    {"gpt-mini", 6, 192, 6},      {"gpt-micro", 4, 128, 4},  {"gpt-nano", 3, 48, 3}};
+
+/// The config.json that minGPT's scripts write beside model.pt: all arguments of the training,
+/// those of the model apart, where sizes are null that its name tells.
+void use_mingpt_config(Reader& r) {
+    Json model = r.config()["model"];
+    if (!model.is_object() || !r.config()["trainer"].is_object()) return;
+    for (const NamedSizes& one : named_by_mingpt)
+        if (equal(model["model_type"], Json(one.name)) && model["n_head"].is_null())
+            model.set("n_layer", one.layers).set("n_embd", one.d).set("n_head", one.heads);
+    r.use_config(std::move(model), fmt::format("model of {}", r.config_source()), true);
+}
+
+/// minGPT has the names of nanoGPT, but keeps the mask of attention and has a head of its own,
+/// where that of nanoGPT is the embedding; its GELU is that by tanh.
+bool is_mingpt(const Checkpoint& file, const Reader& r) {
+    constexpr std::string_view head = "lm_head.weight";
+    const auto before = prefix_of(file, head);
+    return before && r.has("h.0.attn.bias") &&
+           !same_rows(file, *before + std::string(head), r.prefix() + "wte.weight");
+}
+
 std::vector<BlockSpec> blocks(Reader& r, BlockSpec b, Index layers) {
     const bool divide = r.flag({"scale_attn_by_inverse_layer_idx"}, false);
     std::vector<BlockSpec> out(std::size_t(layers), b);
@@ -55,6 +83,7 @@ std::vector<BlockSpec> blocks(Reader& r, BlockSpec b, Index layers) {
 Architecture read(const Checkpoint& file, const DetectOptions& options) {
     Reader r(file, options, "gpt2");
     r.find_prefix(anchor);
+    use_mingpt_config(r);
     use_saved_sizes(r, file.metadata());
     ModelSpec& s = r.spec;
     s.embedding.vocabulary = r.agreed({"vocab_size"}, r.extent("wte.weight", 0), "wte.weight");
@@ -70,6 +99,9 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     const bool conv1d = stored_by_inputs(r, s.width);
     if (!conv1d) s.family = "nanogpt";
     r.saw(conv1d ? "weights stored (in, out): Conv1D" : "weights stored (out, in): nn.Linear");
+    const bool mingpt = !conv1d && is_mingpt(file, r);
+    if (mingpt)
+        r.saw("a mask, and a head that is not the embedding: minGPT, whose GELU is by tanh");
     BlockSpec b;
     AttentionSpec& a = b.attention;
     b.placement = NormPlacement::pre;
@@ -80,7 +112,8 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     const std::string up = "h.0.mlp.c_fc.weight";
     b.ffn.width = r.agreed({"n_inner"}, r.extent(up, conv1d ? 1 : 0), up);
     b.norm.eps = r.number({"layer_norm_epsilon"}, 1e-5);
-    b.ffn.activation = r.activation({"activation_function"}, conv1d ? "gelu_new" : "gelu");
+    b.ffn.activation =
+        r.activation({"activation_function"}, conv1d || mingpt ? "gelu_new" : "gelu");
     // Conv1D always has biases; a model with nn.Linear may lack them.
     const bool biases = conv1d || r.part({"bias", "use_bias"}, "h.0.attn.c_attn.bias");
     a.qkv_bias = a.out_bias = b.ffn.bias = biases;
