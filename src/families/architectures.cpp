@@ -6,6 +6,7 @@
 #include "engine/names.hpp"
 #include "gguf/gguf.hpp"
 #include "ignored.hpp"
+#include "language_part.hpp"
 #include "layouts/meta.hpp"
 #include "tsdiag/error.hpp"
 
@@ -155,7 +156,9 @@ Architecture detect(const Checkpoint& whole, const DetectOptions& all) {
         };
         if (families::is_gguf(file)) return read_as(families::GgufModel(file, options));
         if (families::is_meta(file)) return read_as(families::MetaModel(file, options));
-        return detect_family(file, options);
+        if (!families::LanguagePart::there(file, options)) return detect_family(file, options);
+        const families::LanguagePart part(file, options);
+        return part.described(detect_family(part, part.options()));
     };
     Architecture found = found_in();
     if (const std::string warning = file.warning(); !warning.empty())

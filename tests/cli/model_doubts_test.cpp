@@ -192,6 +192,75 @@ TEST_F(ModelDoubts, MinGptHasTheNumbersOfGpt2) {
                                      "'transformer.wte.weight' says 16"));
 }
 
+/// LLaVA under the names of Transformers before and since 4.52 and under those of its authors: the
+/// numbers are those of its LLaMA alone.
+TEST_F(ModelDoubts, LlavaIsItsLanguageModel) {
+    open("llama");
+    const auto metrics = [&](const std::vector<std::string>& more) {
+        const Finished found =
+            tsdiag(folder, with({"probe", "m", "--tokens", "6", "--probes", "t_sim", "--no-report",
+                                 "--out", "out", "--force"},
+                                more));
+        EXPECT_EQ(found.code, 0) << found.err;
+        return read_file(folder / "out/metrics.csv");
+    };
+    write();
+    const std::string right = metrics({});
+    const Json text = config;
+    const std::vector<Values> language = tensors;
+    const auto named = [&](const std::function<std::string(const std::string&)>& name,
+                           const std::string& tower, const std::string& projector) {
+        tensors = language;
+        for (Values& one : tensors) one.name = name(one.name);
+        const std::vector<float> values(16, 0.5f);
+        for (const std::string& image :
+             {tower + "vision_model.encoder.layers.0.self_attn.q_proj.weight",
+              tower + "vision_model.encoder.layers.0.self_attn.k_proj.weight", projector})
+            tensors.push_back({image, {4, 4}, values});
+    };
+    const auto before = [](const std::string& name) { return "language_model." + name; };
+    const auto since = [](const std::string& name) {
+        return name.starts_with("model.") ? "model.language_" + name : name;
+    };
+    const auto said = [&](Json own) {
+        return Json::parse(
+                   R"({"model_type": "llava", "image_token_index": 23, "ignore_index": -100,)"
+                   R"("projector_hidden_act": "gelu", "vision_feature_layer": -2,)"
+                   R"("vision_config": {"hidden_size": 4, "model_type": "clip_vision_model"}})",
+                   "config.json")
+            .set("text_config", std::move(own));
+    };
+    named(before, "vision_tower.", "multi_modal_projector.linear_1.weight");
+    config = said(text);
+    write();
+    EXPECT_EQ(metrics({}), right);
+    EXPECT_THAT(description(), HasSubstr("3 tensors of images are not read (such as '"));
+    config = text;  // of the language model alone
+    write();
+    EXPECT_EQ(metrics({}), right);
+    config = text;
+    without("num_attention_heads");
+    const Json headless = config;
+    config = said(headless);
+    write();
+    EXPECT_EQ(metrics({"--n-heads", "4"}), right);
+    EXPECT_THAT(tsdiag(folder, {"probe", "m", "--no-report"}).err,
+                HasSubstr("num_attention_heads (text_config of m/config.json) = 32 heads cannot"));
+    config = said(text);
+    named(since, "model.vision_tower.", "model.multi_modal_projector.linear_1.weight");
+    write();
+    EXPECT_EQ(metrics({}), right);
+    config = text;
+    config.set("model_type", "llava_llama").set("mm_hidden_size", 4).set("use_mm_proj", true);
+    named([](const std::string& name) { return name; }, "model.vision_tower.vision_tower.",
+          "model.mm_projector.0.weight");
+    write();
+    EXPECT_EQ(metrics({}), right);
+    // Another composition of the same parts, whose images may change what its text model does.
+    config = said(text).set("model_type", "paligemma");
+    EXPECT_THAT(refused(), HasSubstr("unknown model_type 'paligemma'"));
+}
+
 /// No configuration and no map makes one of these a family's; a trace measures them.
 TEST_F(ModelDoubts, ANetworkOfAnotherKindIsToldByName) {
     using Shape = std::vector<std::int64_t>;
