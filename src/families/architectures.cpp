@@ -6,8 +6,8 @@
 #include "engine/names.hpp"
 #include "gguf/gguf.hpp"
 #include "ignored.hpp"
-#include "language_part.hpp"
 #include "layouts/meta.hpp"
+#include "part_of_llava.hpp"
 #include "tsdiag/error.hpp"
 
 /// The list of families.  The first that matches a file owns it: a family whose names extend
@@ -73,6 +73,7 @@
     X(llama4, llama4)                   \
     X(vit, vit)                         \
     X(vit, deit)                        \
+    X(clip_tower, clip_vision_model)    \
     X(xcit, xcit)                       \
     X(swin, swin)                       \
     X(timm_vit, timm_vit)               \
@@ -156,8 +157,8 @@ Architecture detect(const Checkpoint& whole, const DetectOptions& all) {
         };
         if (families::is_gguf(file)) return read_as(families::GgufModel(file, options));
         if (families::is_meta(file)) return read_as(families::MetaModel(file, options));
-        if (!families::LanguagePart::there(file, options)) return detect_family(file, options);
-        const families::LanguagePart part(file, options);
+        if (!families::PartOfLlava::there(file, options)) return detect_family(file, options);
+        const families::PartOfLlava part(file, options);
         return part.described(detect_family(part, part.options()));
     };
     Architecture found = found_in();

@@ -261,6 +261,76 @@ TEST_F(ModelDoubts, LlavaIsItsLanguageModel) {
     EXPECT_THAT(refused(), HasSubstr("unknown model_type 'paligemma'"));
 }
 
+/// CLIP's tower of images, inside a LLaVA whose language model --ignore leaves out, and alone.  The
+/// numbers are those of PyTorch in float64.
+TEST_F(ModelDoubts, TheTowerOfImagesOfALlavaIsRun) {
+    const auto value = [](std::int64_t i, std::int64_t k) {
+        return double((3 * i * i + 5 * i + 7 * k) % 13 - 6);
+    };
+    const std::string vision = "vision_model.", tower = "vision_tower.";
+    const auto add = [&](const std::string& name, const std::vector<std::int64_t>& shape) {
+        std::int64_t count = 1;
+        for (const std::int64_t extent : shape) count *= extent;
+        const bool norm = name.find("norm") != std::string::npos && name.ends_with("weight");
+        Values one{tower + vision + name, shape, {}};
+        for (std::int64_t i = 0; i < count; ++i)
+            one.values.push_back(
+                float(value(i, std::int64_t(tensors.size())) / 16 + (norm ? 1 : 0)));
+        tensors.push_back(one);
+    };
+    const auto add_pair = [&](const std::string& name, const std::vector<std::int64_t>& shape) {
+        add(name + ".weight", shape);
+        add(name + ".bias", {shape[0]});
+    };
+    add("embeddings.class_embedding", {8});
+    add("embeddings.patch_embedding.weight", {8, 3, 4, 4});
+    add("embeddings.position_embedding.weight", {5, 8});
+    add_pair("pre_layrnorm", {8});
+    add_pair("post_layernorm", {8});
+    for (const std::string layer : {"encoder.layers.0.", "encoder.layers.1."}) {
+        for (const char* part : {"q_proj", "k_proj", "v_proj", "out_proj"})
+            add_pair(layer + "self_attn." + part, {8, 8});
+        add_pair(layer + "mlp.fc1", {16, 8});
+        add_pair(layer + "mlp.fc2", {8, 16});
+        add_pair(layer + "layer_norm1", {8});
+        add_pair(layer + "layer_norm2", {8});
+    }
+    const std::vector<Values> alone = tensors;
+    const std::vector<float> others(32, 0.5f);
+    tensors.push_back({"language_model.model.embed_tokens.weight", {4, 8}, others});
+    tensors.push_back({"multi_modal_projector.linear_1.weight", {4, 8}, others});
+    config = Json::parse(R"({"model_type": "llava", "text_config": {"model_type": "llama"},
+        "vision_config": {"model_type": "clip_vision_model", "hidden_size": 8,
+        "num_attention_heads": 2, "num_hidden_layers": 2, "intermediate_size": 16, "patch_size": 4,
+        "image_size": 8, "projection_dim": 6, "vocab_size": 32000}})",
+                         "config.json");
+    std::vector<double> image;
+    for (std::int64_t i = 0; i < 3 * 8 * 8; ++i) image.push_back(value(i, 0) / 8);
+    write_npy<double>(folder / "image.npy", "<f8", {3, 8, 8}, image);
+    const auto expect_right = [&](const std::vector<std::string>& more) {
+        const Finished found = probe(
+            with({"--input", "image:image.npy", "--dtype", "f64", "--probes", "t_sim"}, more));
+        ASSERT_EQ(found.code, 0) << found.err;
+        std::vector<double> states;
+        for (const MetricRow& row :
+             read_metrics_csv(read_file(folder / "out/metrics.csv"), "metrics.csv"))
+            if (row.at.stage == "out" || row.at.stage == "final_norm")
+                states.push_back(row.value.value_or(-1));
+        const std::vector<double> right = {0.3891096876466117, 0.5430120969314197,
+                                           0.6428889111657536};
+        ASSERT_EQ(states.size(), right.size());
+        // A few hundred roundings of 1e-16.
+        for (std::size_t i = 0; i < right.size(); ++i) EXPECT_NEAR(states[i], right[i], 1e-10) << i;
+    };
+    expect_right({"--ignore", "language_model.*"});
+    EXPECT_THAT(read_file(folder / "out/run.json"), HasSubstr("the tower of images of a LLaVA"));
+    tensors = alone;
+    for (Values& one : tensors) one.name = one.name.substr(tower.size());
+    const Json own = config["vision_config"];
+    config = own;
+    expect_right({});
+}
+
 /// No configuration and no map makes one of these a family's; a trace measures them.
 TEST_F(ModelDoubts, ANetworkOfAnotherKindIsToldByName) {
     using Shape = std::vector<std::int64_t>;

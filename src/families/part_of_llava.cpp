@@ -1,4 +1,4 @@
-#include "language_part.hpp"
+#include "part_of_llava.hpp"
 
 #include <fmt/format.h>
 
@@ -11,10 +11,10 @@ namespace tsdiag::families {
 namespace {
 
 /// Names of Transformers before and since its version 4.52, and of LLaVA's authors.
-constexpr std::array of_images{"vision_tower.*",          "model.vision_tower.*",
-                               "multi_modal_projector.*", "model.multi_modal_projector.*",
-                               "model.mm_projector.*",    "image_newline",
-                               "model.image_newline"};
+constexpr std::array tower_names{"vision_tower.*", "model.vision_tower.*"};
+constexpr std::array projector_names{"multi_modal_projector.*", "model.multi_modal_projector.*",
+                                     "model.mm_projector.*", "image_newline",
+                                     "model.image_newline"};
 /// Keys of the authors' configuration, which has those of the language model beside them.
 constexpr std::array keys_of_images{"mm_*",
                                     "*_mm_*",
@@ -31,6 +31,27 @@ bool one_matches(const auto& patterns, std::string_view name) {
     return std::ranges::any_of(patterns, [&](const char* p) { return glob(p, name); });
 }
 
+bool has_any(const Checkpoint& file, const auto& patterns) {
+    return std::ranges::any_of(
+        file.names(), [&](const std::string& name) { return one_matches(patterns, name); });
+}
+
+bool has_language(const Checkpoint& file) {
+    return std::ranges::any_of(file.names(), [](const std::string& name) {
+        return name.ends_with("embed_tokens.weight");
+    });
+}
+
+/// Where one pattern names the language model.
+std::string way_to_tower(const std::vector<std::string>& names) {
+    constexpr std::string_view part = "language_model.";
+    for (const std::string& name : names)
+        if (const std::size_t at = name.find(part); at != name.npos)
+            return fmt::format("; pass --ignore '{}*' for the tower of images",
+                               name.substr(0, at + part.size()));
+    return "";
+}
+
 /// Of files that have no text_config, whose model_type names both parts.
 std::string_view language_model_of(const Json& config) {
     if (by_model_type(config, {"llava_mistral"}).value_or(false)) return "mistral";
@@ -39,32 +60,31 @@ std::string_view language_model_of(const Json& config) {
 
 }  // namespace
 
-bool LanguagePart::there(const Checkpoint& file, const DetectOptions& options) {
+bool PartOfLlava::there(const Checkpoint& file, const DetectOptions& options) {
     if (options.config["text_config"].is_object() &&
         !by_model_type(options.config, {"llava", "llava_next"}).value_or(false))
         return false;
-    constexpr std::array towers{"*vision_tower.*", "*mm_projector.*"};
-    bool images = false, language = false;
-    for (const std::string& name : file.names()) {
-        const bool image = one_matches(of_images, name);
-        images = images || (image && one_matches(towers, name));
-        language = language || (!image && name.ends_with("embed_tokens.weight"));
-    }
-    return images && language;
+    const bool tower = has_any(file, tower_names);
+    return tower || (has_any(file, projector_names) && has_language(file));
 }
 
-LanguagePart::LanguagePart(const Checkpoint& file, const DetectOptions& options)
-    : file_(file), options_(options) {
-    for (const std::string& name : file.names())
-        (one_matches(of_images, name) ? left_out_ : names_).push_back(name);
+PartOfLlava::PartOfLlava(const Checkpoint& file, const DetectOptions& options)
+    : file_(file), options_(options), language_(has_language(file)) {
+    for (const std::string& name : file.names()) {
+        const bool other =
+            one_matches(projector_names, name) || (language_ && one_matches(tower_names, name));
+        (other ? left_out_ : names_).push_back(name);
+    }
     kept_.insert(names_.begin(), names_.end());
-    if (options.config["text_config"].is_object())
+    if (!language_)
+        use_vision_config();
+    else if (options.config["text_config"].is_object())
         use_text_config();
     else
         use_flat_config();
 }
 
-void LanguagePart::use_text_config() {
+void PartOfLlava::use_text_config() {
     const Json whole = options_.config;
     Json& own = options_.config = whole["text_config"];
     if (!own["model_type"].is_string()) own.set("model_type", "llama");  // as in Transformers
@@ -81,7 +101,7 @@ void LanguagePart::use_text_config() {
     options_.config_name = fmt::format("text_config of {}", options_.config_name);
 }
 
-void LanguagePart::use_flat_config() {
+void PartOfLlava::use_flat_config() {
     const std::string_view language = language_model_of(options_.config);
     if (language.empty()) return;
     Json own = Json::Object();
@@ -90,12 +110,27 @@ void LanguagePart::use_flat_config() {
     options_.config = own.set("model_type", language);
 }
 
-Architecture LanguagePart::described(Architecture found) const {
+void PartOfLlava::use_vision_config() {
+    const Json whole = options_.config;
+    Json& own = options_.config;
+    if (whole["vision_config"].is_object()) {
+        own = whole["vision_config"];
+        if (!own["model_type"].is_string()) own.set("model_type", "clip_vision_model");
+        options_.config_name = fmt::format("vision_config of {}", options_.config_name);
+    } else if (!language_model_of(whole).empty()) {
+        own = Json();
+    }
+}
+
+Architecture PartOfLlava::described(Architecture found) const {
     auto& lines = found.spec.provenance.recognised;
-    lines.push_back(
-        fmt::format("a language model beside a tower of images: {} tensors of images are not read "
-                    "(such as '{}'), the language model is run on text alone",
-                    left_out_.size(), left_out_.front()));
+    if (!language_)
+        lines.emplace_back("the tower of images of a LLaVA: its projector is not read");
+    else
+        lines.push_back(fmt::format(
+            "the language model of a LLaVA, run on text alone: {} tensors of images are "
+            "not read (such as '{}'){}",
+            left_out_.size(), left_out_.front(), way_to_tower(names_)));
     lines.insert(lines.end(), lines_.begin(), lines_.end());
     return found;
 }

@@ -7,15 +7,16 @@
 
 namespace tsdiag::families {
 
-/// The language model of a file that has a tower of images beside it, whose states its projector
-/// puts among those of the tokens (LLaVA): on text alone nothing else is run.
-class LanguagePart final : public Checkpoint {
+/// One part of a LLaVA, which puts the states of a tower of images, by its projector, among those
+/// of the tokens of a language model: the language model, all that is run on text alone, or, where
+/// --ignore leaves that out, the tower.
+class PartOfLlava final : public Checkpoint {
   public:
-    /// Whether the file has both, by its names, and the configuration is of such a model, or of a
-    /// language model, or absent.
+    /// Whether the file is one, by its names, and the configuration is of one, or of a part of it,
+    /// or absent.
     static bool there(const Checkpoint& file, const DetectOptions& options);
 
-    LanguagePart(const Checkpoint& file, const DetectOptions& options);
+    PartOfLlava(const Checkpoint& file, const DetectOptions& options);
 
     const std::vector<std::string>& names() const override { return names_; }
     bool has(std::string_view name) const override { return kept_.contains(name); }
@@ -24,7 +25,8 @@ class LanguagePart final : public Checkpoint {
     std::string_view format() const override { return file_.format(); }
     std::string source() const override { return file_.source(); }
 
-    /// Those of the language model: `text_config`, or the configuration without keys of images.
+    /// Those of the part: `text_config`, or the configuration without keys of images;
+    /// `vision_config`.
     const DetectOptions& options() const { return options_; }
     /// `found` with lines on what was left out.
     Architecture described(Architecture found) const;
@@ -32,9 +34,11 @@ class LanguagePart final : public Checkpoint {
   private:
     void use_text_config();
     void use_flat_config();
+    void use_vision_config();
 
     const Checkpoint& file_;
     DetectOptions options_;
+    bool language_ = false;  ///< it is the part
     std::vector<std::string> names_, left_out_, lines_;
     std::unordered_set<std::string_view> kept_;  ///< names_
 };
