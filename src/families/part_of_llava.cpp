@@ -64,8 +64,8 @@ bool PartOfLlava::there(const Checkpoint& file, const DetectOptions& options) {
     if (options.config["text_config"].is_object() &&
         !by_model_type(options.config, {"llava", "llava_next"}).value_or(false))
         return false;
-    const bool tower = has_any(file, tower_names);
-    return tower || (has_any(file, projector_names) && has_language(file));
+    constexpr std::array own_projector{"model.mm_projector.*"};  // Llama 4 has the other names
+    return has_any(file, tower_names) || (has_any(file, own_projector) && has_language(file));
 }
 
 PartOfLlava::PartOfLlava(const Checkpoint& file, const DetectOptions& options)
