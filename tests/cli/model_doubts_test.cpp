@@ -300,7 +300,7 @@ TEST_F(ModelDoubts, TheTowerOfImagesOfALlavaIsRun) {
     tensors.push_back({"language_model.model.embed_tokens.weight", {4, 8}, others});
     tensors.push_back({"multi_modal_projector.linear_1.weight", {4, 8}, others});
     config = Json::parse(R"({"model_type": "llava", "text_config": {"model_type": "llama"},
-        "vision_config": {"model_type": "clip_vision_model", "hidden_size": 8,
+        "vision_config": {"model_type": "clip_vision_model", "hidden_size": 8, "is_decoder": false,
         "num_attention_heads": 2, "num_hidden_layers": 2, "intermediate_size": 16, "patch_size": 4,
         "image_size": 8, "projection_dim": 6, "vocab_size": 32000}})",
                          "config.json");

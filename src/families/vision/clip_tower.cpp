@@ -55,6 +55,7 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     s.final_norm = r.has("post_layernorm.weight");
     if (s.final_norm)
         r.saw("the final norm, which CLIP gives the class token alone, is of all tokens");
+    r.only({"is_decoder"}, false);
     r.value({"projection_dim"});  // behind the class token
     r.value({"vocab_size"});      // of the text beside it
     BlockSpec b;
