@@ -42,6 +42,13 @@ bool has_language(const Checkpoint& file) {
     });
 }
 
+/// A CLIP whose tower of text is left out.
+bool is_tower_of_clip(const Checkpoint& file, const Json& config) {
+    constexpr std::array text{"text_model.*"};
+    return by_model_type(config, {"clip"}).value_or(false) && config["vision_config"].is_object() &&
+           file.has("vision_model.pre_layrnorm.weight") && !has_any(file, text);
+}
+
 /// Where one pattern names the language model.
 std::string way_to_tower(const std::vector<std::string>& names) {
     constexpr std::string_view part = "language_model.";
@@ -61,6 +68,7 @@ std::string_view language_model_of(const Json& config) {
 }  // namespace
 
 bool PartOfLlava::there(const Checkpoint& file, const DetectOptions& options) {
+    if (is_tower_of_clip(file, options.config)) return true;
     if (options.config["text_config"].is_object() &&
         !by_model_type(options.config, {"llava", "llava_next"}).value_or(false))
         return false;
@@ -125,7 +133,7 @@ void PartOfLlava::use_vision_config() {
 Architecture PartOfLlava::described(Architecture found) const {
     auto& lines = found.spec.provenance.recognised;
     if (!language_)
-        lines.emplace_back("the tower of images of a LLaVA: its projector is not read");
+        lines.emplace_back("the tower of images alone, without what its states are mapped to");
     else
         lines.push_back(fmt::format(
             "the language model of a LLaVA, run on text alone: {} tensors of images are "

@@ -9,7 +9,7 @@ namespace tsdiag::families {
 
 /// One part of a LLaVA, which puts the states of a tower of images, by its projector, among those
 /// of the tokens of a language model: the language model, all that is run on text alone, or, where
-/// --ignore leaves that out, the tower.
+/// --ignore leaves that out, the tower.  So of a CLIP without its tower of text.
 class PartOfLlava final : public Checkpoint {
   public:
     /// Whether the file is one, by its names, and the configuration is of one, or of a part of it,

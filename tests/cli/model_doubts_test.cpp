@@ -323,12 +323,24 @@ TEST_F(ModelDoubts, TheTowerOfImagesOfALlavaIsRun) {
         for (std::size_t i = 0; i < right.size(); ++i) EXPECT_NEAR(states[i], right[i], 1e-10) << i;
     };
     expect_right({"--ignore", "language_model.*"});
-    EXPECT_THAT(read_file(folder / "out/run.json"), HasSubstr("the tower of images of a LLaVA"));
+    EXPECT_THAT(read_file(folder / "out/run.json"),
+                HasSubstr("the tower of images alone, without"));
     tensors = alone;
     for (Values& one : tensors) one.name = one.name.substr(tower.size());
     const Json own = config["vision_config"];
     config = own;
     expect_right({});
+    // Beside the tower of text of a CLIP.
+    tensors.push_back({"text_model.encoder.layers.0.self_attn.q_proj.weight", {4, 8}, others});
+    tensors.push_back({"visual_projection.weight", {6, 8}, std::vector<float>(48, 0.5f)});
+    tensors.push_back({"text_projection.weight", {4, 8}, others});
+    tensors.push_back({"logit_scale", {1}, {2.5f}});
+    config =
+        Json::parse(R"({"model_type": "clip", "text_config": {"model_type": "clip_text_model"}})",
+                    "config.json")
+            .set("vision_config", own);
+    expect_right({"--ignore", "text_model.*"});
+    EXPECT_THAT(refused(), HasSubstr("pass --ignore 'text_model.*' for that of images"));
 }
 
 /// No configuration and no map makes one of these a family's; a trace measures them.
@@ -377,7 +389,7 @@ TEST_F(ModelDoubts, ANetworkOfAnotherKindIsToldByName) {
         {"a diffusion transformer of two streams (Stable Diffusion 3, Flux)",
          "transformer_blocks.0.attn.add_q_proj.weight",
          {8, 8}},
-        {"the tower of images of CLIP or SigLIP",
+        {"the tower of images of SigLIP",
          "vision_model.encoder.layers.0.self_attn.q_proj.weight",
          {8, 8}},
         {"Perceiver", "perceiver.embeddings.latents", {4, 8}},

@@ -33,8 +33,13 @@ constexpr std::string_view two_stacks =
     "looks like an encoder-decoder, whose decoder attends to another sequence, and no family is "
     "one; save the states and maps of a pass of one half as hidden_states.L and attentions.L";
 constexpr std::string_view two_towers =
-    "looks like the two towers of CLIP, or one of them, which no family is; save the states and "
-    "maps of a pass of one as hidden_states.L and attentions.L";
+    "looks like the two towers of CLIP, or that of text, which no family is; pass --ignore "
+    "'text_model.*' for that of images, or save the states and maps of a pass of one as "
+    "hidden_states.L and attentions.L";
+constexpr std::string_view other_towers =
+    "looks like the two towers of CLIP under OpenAI's names, which no family has; save the states "
+    "and maps of a pass of one as hidden_states.L and attentions.L";
+constexpr std::string_view siglip = "the tower of images of SigLIP";
 constexpr std::string_view megatron =
     "looks like a model of Megatron-LM, whose layout is not read; convert it to that of "
     "Transformers by Megatron's own tools, or save the states and maps of a pass as "
@@ -113,7 +118,7 @@ constexpr std::array signs{
     Sign{"down_blocks.", Sign::anywhere, u_net},            // of diffusers
     Sign{"input_blocks.", Sign::anywhere, u_net},           // of its authors
     Sign{"text_model.encoder.layers.", Sign::anywhere, two_towers},
-    Sign{"transformer.resblocks.", Sign::anywhere, two_towers},  // OpenAI's and OpenCLIP's
+    Sign{"transformer.resblocks.", Sign::anywhere, other_towers},  // OpenAI's and OpenCLIP's
     Sign{"language_model.encoder.layers.", Sign::anywhere, megatron},
     Sign{".self_attention.linear_qkv.", Sign::anywhere, megatron},
     Sign{".A_log", Sign::at_end, state_space},
@@ -141,7 +146,7 @@ constexpr std::array known_kinds{
     Sign{"double_blocks.", Sign::anywhere, "a diffusion transformer of two streams (Flux)"},
     Sign{".attn.add_q_proj.", Sign::anywhere,
          "a diffusion transformer of two streams (Stable Diffusion 3, Flux)"},
-    Sign{"vision_model.encoder.layers.", Sign::at_start, "the tower of images of CLIP or SigLIP"},
+    Sign{"vision_model.encoder.layers.", Sign::at_start, siglip},
     Sign{"embeddings.latents", Sign::anywhere, "Perceiver, whose latents attend to its inputs"},
     Sign{"attn_layers.layers.", Sign::anywhere,
          "a model of x-transformers, whose layers are what its script chose"},
@@ -245,8 +250,11 @@ bool are_outputs(const Checkpoint& file) {
 
 /// Of models that no family is; empty: none of these.
 std::string known_kind(const std::vector<std::string>& names) {
+    const bool clip = std::ranges::any_of(
+        names, [](const std::string& name) { return name.ends_with("pre_layrnorm.weight"); });
     for (const Sign& kind : known_kinds)
-        if (std::ranges::any_of(names, [&](const std::string& name) { return has(name, kind); }))
+        if (!(clip && kind.what == siglip) &&
+            std::ranges::any_of(names, [&](const std::string& name) { return has(name, kind); }))
             return fmt::format(
                 "looks like {}, and no family is one; save the states and maps of a pass as "
                 "hidden_states.L and attentions.L",
