@@ -78,18 +78,27 @@ class ModelVerdict {
     std::vector<Finding> found_;
 };
 
-/// The mean of `depth` over the layers where `mask` has a value; nullopt where one of them has
-/// none.
-std::optional<double> mean_over(const Depth& depth, const Depth& mask) {
+/// What multiplies on average: the geometric mean of `factors`; nullopt where there is none, or one
+/// is not positive.
+std::optional<double> mean_factor(const std::vector<double>& factors) {
     double sum = 0;
-    std::size_t count = 0;
+    for (const double factor : factors) {
+        if (!(factor > 0)) return std::nullopt;
+        sum += std::log(factor);
+    }
+    return factors.empty() ? std::nullopt : std::optional(std::exp(sum / double(factors.size())));
+}
+
+/// The mean factor 1 + `depth` over the layers where `mask` has a value; nullopt where one of them
+/// has none.
+std::optional<double> mean_gain(const Depth& depth, const Depth& mask) {
+    std::vector<double> factors;
     for (const auto& [layer, measured] : defined(mask)) {
         const std::optional<double> v = value_at(depth, layer);
         if (!v) return std::nullopt;
-        sum += *v;
-        ++count;
+        factors.push_back(1 + *v);
     }
-    return count ? std::optional(sum / double(count)) : std::nullopt;
+    return mean_factor(factors);
 }
 
 void ModelVerdict::random_ids() {
@@ -117,53 +126,49 @@ void ModelVerdict::predicted_depth() {
     const std::optional<double> sim = value_at(in, 0), div = value_at(in_div, 0);
     if (!sim || !div || *sim <= 0 || *div <= 0) return;
     const std::size_t used = std::min<std::size_t>(ratios.size(), first_layers);
-    double log_ratio = 0;
-    for (std::size_t i = 0; i < used; ++i) {
-        if (ratios[i].second <= 0) return;
-        log_ratio += std::log(ratios[i].second) / double(used);
-    }
+    std::vector<double> first;
+    for (std::size_t i = 0; i < used; ++i) first.push_back(ratios[i].second);
+    const std::optional<double> factor = mean_factor(first);
     const double odds = *sim / *div, target = saturated / (1 - saturated);
-    if (odds >= target) return;
-    // Of a single layer the rate is told with its prediction.
-    const bool single = ratios.size() == 1;
+    if (!factor || odds >= target) return;
+    const char* step = is_parallel() ? "attention with feed-forward" : "attention";
+    // The rate of all layers is told with its prediction.
+    const bool all = used == ratios.size();
     const std::string rate =
-        single
-            ? "At the rate of its only layer"
+        all ? fmt::format("At the rate of {}", step)
             : fmt::format("In the first {} layers {} multiplies similarity odds by {} on average",
-                          used, is_parallel() ? "attention with feed-forward" : "attention",
-                          number(std::exp(log_ratio)));
-    if (log_ratio <= 0) {
+                          used, step, number(*factor));
+    if (*factor <= 1) {
         say(Level::note,
-            fmt::format("{} t_sim would never pass {}.", single ? rate : rate + "; at this rate",
+            fmt::format("{} t_sim would never pass {}.", all ? rate : rate + "; at this rate",
                         saturated),
             "escalation");
         return;
     }
-    const double blocks = std::log(target / odds) / log_ratio;
+    const double blocks = std::log(target / odds) / std::log(*factor);
     const auto above = first_above(depth(metric::t_sim, "out"), saturated);
     const std::size_t layers = defined(depth(metric::t_sim, "out")).size();
     std::string found;
     if (above)
         found = fmt::format("; measured: {}", above->first + 1);
-    else if (!single)
+    else if (ratios.size() > 1)
         found = fmt::format("; it does not in the {} layers measured", layers);
     say(Level::note,
-        fmt::format("{} t_sim would pass {} after {:.1f} layers{}.", single ? rate : rate + ":",
+        fmt::format("{} t_sim would pass {} after {:.1f} layers{}.", all ? rate : rate + ":",
                     saturated, blocks, found),
         "escalation");
 }
 
-/// The mean of 1 + a2 over the layers of `measured`.
+/// The mean factor 1 + a2 over the layers of `measured`.
 std::optional<double> ModelVerdict::gain(const Depth& measured) const {
     const std::vector<std::optional<double>>& a2 = run_.model.a2;
     if (a2.empty() || rows_.models().size() > 1) return std::nullopt;
-    double sum = 0;
-    const auto values = defined(measured);
-    for (const auto& [layer, ratio] : values) {
+    std::vector<double> factors;
+    for (const auto& [layer, ratio] : defined(measured)) {
         if (layer >= std::ssize(a2) || !a2[std::size_t(layer)]) return std::nullopt;
-        sum += 1 + *a2[std::size_t(layer)];
+        factors.push_back(1 + *a2[std::size_t(layer)]);
     }
-    return sum / double(values.size());
+    return mean_factor(factors);
 }
 
 /// "est1, est2 need a post-norm layer": why there are no numbers of them, in a reader's terms where
@@ -183,35 +188,24 @@ std::string why_lacking(const std::vector<std::string>& names, const std::string
 }
 
 std::string ModelVerdict::predictions_in_words(const Depth& measured) const {
-    const std::size_t layers = defined(measured).size();
     std::string text;
-    const auto add = [&](std::string_view name, double value) {
-        text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", number(value), name);
+    const auto add = [&](std::string_view name, const std::optional<double>& factor) {
+        if (factor)
+            text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", number(*factor), name);
     };
-    if (const auto mean = gain(measured)) add("a2", *mean);
-    std::map<std::string, std::vector<std::string>> missing;  // why -> which
-    for (const std::string_view name : {metric::est1, metric::est2, metric::est_mu}) {
-        const Depth estimate = depth(name, "attn");
-        if (const auto mean = mean_over(estimate, measured)) {
-            add(name, 1 + *mean);
-        } else if (const std::string why = rows_.reason(model_, name); !why.empty()) {
-            std::size_t lacking = 0;
-            for (const auto& [layer, v] : defined(measured)) lacking += !value_at(estimate, layer);
-            const std::string part =
-                lacking == layers ? "" : fmt::format(", in {} of {} layers", lacking, layers);
-            missing[why + part].emplace_back(name);
-        }
-    }
-    if (!text.empty()) text = fmt::format(" Predicted: {}.", text);
-    for (const auto& [why, names] : missing) text += fmt::format(" {}.", why_lacking(names, why));
-    return text;
+    add("a2", gain(measured));
+    for (const std::string_view name : {metric::est1, metric::est2, metric::est_mu})
+        add(name, mean_gain(depth(name, "attn"), measured));
+    return text.empty() ? "" : fmt::format(" Predicted: {}.", text);
 }
 
 void ModelVerdict::attention_rate() {
     const Depth measured = depth(metric::xi_ratio, rows_.attention_stage(model_));
     const auto values = defined(measured);
     if (values.empty()) return;
-    const double mean = *mean_over(measured, measured);
+    std::vector<double> factors;
+    for (const auto& [layer, ratio] : values) factors.push_back(ratio);
+    const double mean = mean_factor(factors).value_or(0);
     const auto less = [](auto& a, auto& b) { return a.second < b.second; };
     const auto [least, most] = std::minmax_element(values.begin(), values.end(), less);
     const char* step = is_parallel() ? "step of attention with feed-forward" : "attention step";

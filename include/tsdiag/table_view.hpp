@@ -59,8 +59,6 @@ class TableView {
     std::string attention_stage(const std::string& model) const;
     /// The stage at which summaries read the metric.
     std::string stage_of(const std::string& model, const Metric& metric) const;
-    /// The reason of the metric's first undefined row of the model.
-    std::string reason(const std::string& model, std::string_view metric) const;
 
   private:
     using ByMetric = std::unordered_map<std::string, std::vector<const MetricRow*>>;

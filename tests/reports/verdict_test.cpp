@@ -217,7 +217,7 @@ TEST(VerdictTest, OfAParallelBlockAttentionIsNotNamedAlone) {
     EXPECT_THAT(headline(t).text, EndsWith("to 0.9950."));
     const std::vector<Finding> all = verdict(t, {});
     EXPECT_THAT(saying(all, "would pass").text,
-                HasSubstr("layers attention with feed-forward multiplies similarity odds by"));
+                HasSubstr("At the rate of attention with feed-forward t_sim would pass"));
     EXPECT_THAT(saying(all, "Each").text,
                 HasSubstr("Each step of attention with feed-forward multiplies"));
 }
@@ -261,9 +261,10 @@ TEST(VerdictTest, PredictsTheDepthOfSaturationByTheOddsIdentity) {
     // n = 64 random rows: odds 1/63; ratio 2: ln(99 * 63)/ln 2 = 12.6
     Table t = states({0.1, 0.2}, 1.0 / 64);
     add_ratios(t, {2, 2});
-    EXPECT_EQ(saying(verdict(t, {}), "would pass").text,
-              "In the first 2 layers attention multiplies similarity odds by 2 on average: t_sim "
-              "would pass 0.99 after 12.6 layers; it does not in the 2 layers measured.");
+    EXPECT_EQ(
+        saying(verdict(t, {}), "would pass").text,
+        "At the rate of attention t_sim would pass 0.99 after 12.6 layers; it does not in the "
+        "2 layers measured.");
     t = states({0.1, 0.995}, 1.0 / 64);
     add_ratios(t, {2, 2});
     EXPECT_THAT(saying(verdict(t, {}), "would pass").text, EndsWith("12.6 layers; measured: 2."));
@@ -274,12 +275,12 @@ TEST(VerdictTest, ARatioBelowOneNeverSaturates) {
     add_ratios(t, {0.8});
     const std::vector<Finding> all = verdict(t, {});
     EXPECT_EQ(saying(all, "never pass").text,
-              "At the rate of its only layer t_sim would never pass 0.99.");
+              "At the rate of attention t_sim would never pass 0.99.");
     EXPECT_EQ(saying(all, "The attention step of layer 0 multiplies").level, Finding::Level::good);
-    t = states({0.1, 0.1});
-    add_ratios(t, {0.8, 0.8});
+    t = states({0.1, 0.1, 0.1, 0.1});
+    add_ratios(t, {0.8, 0.8, 0.8, 2});
     EXPECT_EQ(saying(verdict(t, {}), "never pass").text,
-              "In the first 2 layers attention multiplies similarity odds by 0.8 on average; at "
+              "In the first 3 layers attention multiplies similarity odds by 0.8 on average; at "
               "this rate t_sim would never pass 0.99.");
 }
 
@@ -289,9 +290,25 @@ TEST(VerdictTest, OfOneLayerNoNumberIsToldTwice) {
     add_ratios(t, {2});
     const std::vector<Finding> all = verdict(t, {});
     EXPECT_EQ(saying(all, "would pass").text,
-              "At the rate of its only layer t_sim would pass 0.99 after 12.6 layers.");
+              "At the rate of attention t_sim would pass 0.99 after 12.6 layers.");
     EXPECT_EQ(saying(all, "The attention step").text,
               "The attention step of layer 0 multiplies similarity odds by 2.");
+}
+
+/// Factors of 0.5 and 1.6 make 0.8 of two layers: their arithmetic mean, 1.05, would say that
+/// tokens become alike where the other sentence says that they never do.
+TEST(VerdictTest, TheMeanFactorIsThatOfTheProduct) {
+    Table t = states({0.1, 0.1});
+    add_ratios(t, {0.5, 1.6});
+    const std::vector<Finding> all = verdict(t, {});
+    const Finding rate = saying(all, "Each attention step");
+    EXPECT_EQ(
+        rate.text,
+        "Each attention step multiplies similarity odds by 0.8944 on average (0.5 to 1.6). It "
+        "makes tokens more alike in 1 of 2 layers.");
+    EXPECT_EQ(rate.level, Finding::Level::good);
+    EXPECT_EQ(saying(all, "never pass").text,
+              "At the rate of attention t_sim would never pass 0.99.");
 }
 
 TEST(VerdictTest, APartOfTheLayersPredictsNothingOfTheInput) {
@@ -299,7 +316,7 @@ TEST(VerdictTest, APartOfTheLayersPredictsNothingOfTheInput) {
     t.scalar({.layer = 4, .stage = "in"}, "t_sim", 0.5);
     t.scalar({.layer = 4, .stage = "in"}, "t_div", 0.5);
     t.scalar({.layer = 4, .stage = "attn"}, "xi_ratio", 2.0);
-    EXPECT_EQ(saying(verdict(t, {}), "In the first").text, "");
+    EXPECT_EQ(saying(verdict(t, {}), "would pass").text, "");
 }
 
 TEST(VerdictTest, ComparesTheAttentionStepWithItsGainAndEstimates) {
@@ -311,18 +328,20 @@ TEST(VerdictTest, ComparesTheAttentionStepWithItsGainAndEstimates) {
     }
     const Json run = Json::parse(R"({"model": {"a2": [1, 1]}})", "t");
     EXPECT_EQ(saying(verdict(t, run), "Each attention step").text,
-              "Each attention step multiplies similarity odds by 2 on average (1.9 to 2.1). "
-              "Predicted: 2 (a2), 1.99 (est2). est1 is undefined (omega >= 1).");
+              "Each attention step multiplies similarity odds by 1.997 on average (1.9 to 2.1). "
+              "Predicted: 2 (a2), 1.99 (est2).");
     Table mixed = states({0.1, 0.2});
     add_ratios(mixed, {0.5, 2.5});
     EXPECT_THAT(saying(verdict(mixed, {}), "Each attention step").text,
                 EndsWith("It makes tokens more alike in 1 of 2 layers."));
 }
 
-TEST(VerdictTest, TellsWhyPreNormLayersLackEstimates) {
+TEST(VerdictTest, TellsOnceWhyPreNormLayersLackEstimates) {
     const Table t = test::sample_table({.layers = 2, .heads = 2, .post_norm = false});
-    EXPECT_THAT(saying(verdict(t, {}), "Each attention step").text,
-                HasSubstr("est1, est2 need a post-norm layer."));
+    const std::vector<Finding> all = verdict(t, {});
+    EXPECT_THAT(saying(all, "no value").text, HasSubstr("est1, est2 need a post-norm layer"));
+    EXPECT_THAT(saying(all, "Each attention step").text,
+                AllOf(EndsWith(" Predicted: 1.996 (est_mu)."), Not(HasSubstr("need"))));
 }
 
 TEST(VerdictTest, HeadsAreCountedGrammatically) {

@@ -156,10 +156,4 @@ std::string TableView::stage_of(const std::string& model, const Metric& metric) 
     return metric.of == Of::step ? attention_stage(model) : std::string(metric.stage);
 }
 
-std::string TableView::reason(const std::string& model, std::string_view metric) const {
-    for (const MetricRow* row : of(by_metric_, metric))
-        if (row->model == model && !row->value && !row->note.empty()) return row->note;
-    return {};
-}
-
 }  // namespace tsdiag
