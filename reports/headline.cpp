@@ -42,16 +42,15 @@ class TokenCourse {
         const double end = values_.back().second;
         const auto above = first_above(sim_, saturated), near = first_above(sim_, mostly);
         if (above && input().value_or(0) > saturated)
-            return {Level::warning,
-                    fmt::format("Tokens are alike from the start: t_sim is {}{} "
-                                "and {}{}.",
-                                begin(), first() == 0 ? " in the input" : of_input(), finish(),
-                                of_end_or(" at the end"))};
+            return {Level::warning, "Tokens are alike from the start: " + both_ends()};
         if (above && end > mostly)
             return {Level::warning,
                     "Tokens collapse: " + passing(*above, saturated) + shares(above->first)};
         if (above)
             return {Level::note, "Tokens collapse for a time: " + passing(*above, saturated)};
+        if (near && input().value_or(0) > mostly)
+            return {Level::note, fmt::format("Tokens are {:g} % alike from the start: {}",
+                                             100 * mostly, both_ends())};
         if (near)
             return {Level::note,
                     fmt::format("Tokens become alike{}: {}{}", end > mostly ? "" : " for a time",
@@ -88,6 +87,13 @@ class TokenCourse {
     std::string of_end_or(std::string_view otherwise) const {
         const std::string text = of_end();
         return text.empty() ? std::string(otherwise) : text;
+    }
+
+    /// "t_sim is 0.9950 in the input and 0.9960 at the end."
+    std::string both_ends() const {
+        return fmt::format("t_sim is {}{} and {}{}.", begin(),
+                           first() == 0 ? " in the input" : of_input(), finish(),
+                           of_end_or(" at the end"));
     }
 
     /// "after layer 10 (of 0 to 19) they are 99 % alike; t_sim goes from 0.0386 to 0.99997."

@@ -71,6 +71,21 @@ std::string where(const Peak& peak, const std::string& unit) {
     return fmt::format("{} at {} {} (layer {})", peak.text(), unit, peak.step, peak.layer);
 }
 
+/// Of tokens that are alike at the first step: nothing says that they became so.
+std::string alike_from_the_start(const std::vector<Peak>& peaks, double threshold,
+                                 std::string_view alike, const std::string& unit) {
+    const Peak &begin = peaks.front(), &end = peaks.back();
+    if (peaks.size() == 1)
+        return fmt::format("Tokens are {}: t_sim is {}.", alike, where(end, unit));
+    const bool always =
+        std::ranges::all_of(peaks, [&](const Peak& peak) { return peak.value > threshold; });
+    return fmt::format("Tokens are {} at {}: t_sim is {} and {}, the last.", alike,
+                       always ? "every " + unit
+                              : fmt::format("the first {} and {}at the last", unit,
+                                            end.value > threshold ? "" : "not "),
+                       where(begin, unit), where(end, unit));
+}
+
 /// What becomes of the tokens over the series: t_sim of the layer where it is greatest.
 Finding headline(const Similarity& similarities, const std::string& unit) {
     const std::vector<Peak> peaks = similarities.peaks();
@@ -80,28 +95,23 @@ Finding headline(const Similarity& similarities, const std::string& unit) {
     const auto passing = [&](double threshold, const Peak& at) {
         return fmt::format("t_sim passes {} at {} {} and is {}.", threshold, unit, at.step, last);
     };
+    const Level level = end.value > saturated ? Level::warning : Level::note;
+    if (begin.value > saturated)
+        return {level, alike_from_the_start(peaks, saturated, "collapsed", unit)};
     const auto above = similarities.first_above(saturated), near = similarities.first_above(mostly);
-    if (above && end.value > saturated) {
-        if (peaks.size() == 1)
-            return {Level::warning, fmt::format("Tokens are alike: t_sim is {}.", last)};
-        if (above->step != begin.step)
-            return {Level::warning,
-                    "Tokens collapse in this training: " + passing(saturated, *above)};
-        const bool always =
-            std::ranges::all_of(peaks, [](const Peak& peak) { return peak.value > saturated; });
-        return {Level::warning,
-                fmt::format("Tokens are collapsed {}: t_sim is {} and {}.",
-                            always ? fmt::format("at every {}", unit)
-                                   : fmt::format("at the first {} and at the last", unit),
-                            where(begin, unit), last)};
-    }
     const bool ends = most.step == end.step;
     const std::string course = fmt::format("t_sim reaches {} and is {}.", where(most, unit), last);
-    if (above) return {Level::note, "Tokens collapse for a time in this training: " + course};
+    if (above)
+        return {level, level == Level::warning
+                           ? "Tokens collapse in this training: " + passing(saturated, *above)
+                           : "Tokens collapse for a time in this training: " + course};
+    if (begin.value > mostly)
+        return {level, alike_from_the_start(peaks, mostly,
+                                            fmt::format("{:g} % alike", 100 * mostly), unit)};
     if (near)
-        return {Level::note, fmt::format("Tokens become alike {}in this training: {}",
-                                         end.value > mostly ? "" : "for a time ",
-                                         ends ? passing(mostly, *near) : course)};
+        return {level, fmt::format("Tokens become alike {}in this training: {}",
+                                   end.value > mostly ? "" : "for a time ",
+                                   ends ? passing(mostly, *near) : course)};
     return {Level::good, fmt::format("Tokens stay distinct at {} {}: t_sim is at most {}{}.",
                                      peaks.size() == 1 ? "the only" : "every", unit,
                                      ends ? last : where(most, unit), ends ? "" : " and " + last)};

@@ -124,6 +124,9 @@ TEST(VerdictTest, TheHeadlineFollowsTheCourse) {
         std::pair(L::note, std::string("Tokens become alike for a time: after layer 0 (of 0 to "
                                        "1) they are 90 % alike; t_sim goes from 0.0200 to "
                                        "0.5000.")));
+    EXPECT_EQ(verdict_on({0.93, 0.95}, 0.92),
+              std::pair(L::note, std::string("Tokens are 90 % alike from the start: t_sim is "
+                                             "0.9200 in the input and 0.9500 at the end.")));
     EXPECT_EQ(
         verdict_on({0.995, 0.5}),
         std::pair(L::note, std::string("Tokens collapse for a time: after layer 0 (of 0 to 1) "

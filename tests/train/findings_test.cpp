@@ -162,9 +162,34 @@ TEST(TrainingFindings, ACollapseHasARemedyThatCanBeTrained) {
 TEST(TrainingFindings, ACollapseThatWentAwayIsANote) {
     TrainResult result = trained(falls);
     add_similarity(result, {0.999, 0.6, 0.5}, {0.9999, 0.7, 0.3});
-    const Finding f = finding(result, "Tokens collapse for a time");
+    Finding f = finding(result, "Tokens are collapsed");
+    EXPECT_EQ(f.level, Level::note);
+    EXPECT_EQ(f.text,
+              "Tokens are collapsed at the first step and not at the last: t_sim is 0.9999 at step "
+              "0 (layer 1) and 0.5000 at step 200 (layer 0), the last.");
+    result = trained(falls);
+    add_similarity(result, {0.5, 0.6, 0.5}, {0.2, 0.999, 0.3});
+    f = finding(result, "Tokens collapse for a time");
     EXPECT_EQ(f.level, Level::note);
     EXPECT_THAT(f.text, HasSubstr("and is 0.5000 at step 200 (layer 0), the last"));
+}
+
+/// Tokens that are alike at the first step did not become so.
+TEST(TrainingFindings, TokensThatBeginAlikeDoNotBecomeAlike) {
+    const auto said = [](std::array<double, 3> first, std::array<double, 3> second) {
+        TrainResult result = trained(falls);
+        add_similarity(result, first, second);
+        const Finding f = finding(result, "Tokens are");
+        EXPECT_EQ(f.level, Level::note);
+        return f.text;
+    };
+    EXPECT_EQ(
+        said({0.5, 0.6, 0.5}, {0.95, 0.7, 0.3}),
+        "Tokens are 90 % alike at the first step and not at the last: t_sim is 0.9500 at step "
+        "0 (layer 1) and 0.5000 at step 200 (layer 0), the last.");
+    EXPECT_EQ(said({0.5, 0.6, 0.5}, {0.95, 0.96, 0.97}),
+              "Tokens are 90 % alike at every step: t_sim is 0.9500 at step 0 (layer 1) and 0.9700 "
+              "at step 200 (layer 1), the last.");
 }
 
 /// The greatest similarity is told once where it is the last, and what went away is told as gone.
