@@ -198,7 +198,7 @@ std::string changes_by_metric(const Changes& changes, bool several) {
                             !tested ? ""
                             : row.tested > 0
                                 ? fmt::format("<td>{} of {}</td>", row.significant, row.tested)
-                                : "<td>not tested</td>");
+                                : fmt::format("<td>{}</td>", name(row.largest->outcome)));
     std::vector<HtmlTable::Column> columns =
         columns_of_changes("metric, largest change", several, tested);
     if (tested) columns.push_back({"significant"});
@@ -255,8 +255,8 @@ std::vector<std::string> write_comparison(std::span<const MeasuredResult> result
     std::vector<std::pair<std::string, std::string>> facts;
     for (std::size_t i = 0; i < results.size(); ++i) {
         const RunRecord& result = results[i].run;
-        std::string text = fmt::format("{} ({}", results[i].name, result.model.argument);
-        if (results[i].step >= 0) text += fmt::format(", step {}", results[i].step);
+        std::string text = fmt::format("{} ({}", results[i].name, results[i].model());
+        if (results[i].step >= 0) text += fmt::format(", {} {}", result.unit, results[i].step);
         const std::string measured = origin_text(result);
         facts.emplace_back(letter(i), text +
                                           (measured.empty()               ? ")"

@@ -21,6 +21,9 @@ struct MeasuredResult {
     Index step = -1;      ///< which step the rows are of; -1: there are no steps
     bool chosen = false;  ///< the user chose the step; else it is the last
     Index layers = 0;     ///< one more than the greatest layer, before a part was taken
+
+    /// What was measured: of a series of checkpoints that of the step.
+    std::string model() const;
 };
 
 /// The part of a result that is compared.

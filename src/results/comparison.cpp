@@ -339,12 +339,21 @@ std::tuple<int, double, double> rank_of(const Difference& d) {
     return {4, 0, 0};
 }
 
+/// A and B as a reader sees them apart: with more digits where four are the same.
+std::pair<std::string, std::string> told_apart(const Difference& d) {
+    constexpr int most = 8;  // digits; numbers that differ by less than 1e-6 count as equal
+    int digits = 4;
+    while (digits < most && readable(*d.a, digits) == readable(*d.b, digits)) ++digits;
+    return {readable(*d.a, digits), readable(*d.b, digits)};
+}
+
 /// The first change; of several results with the letter of its own.
 std::string first_change(const Changes& found) {
     const Difference& d = found.differences.front();
     const bool several = std::ranges::any_of(found.differences,
                                              [](const Difference& one) { return one.result > 1; });
-    return fmt::format("{} from {} to {}{}", d.where(), readable(*d.a), readable(*d.b),
+    const auto [a, b] = told_apart(d);
+    return fmt::format("{} from {} to {}{}", d.where(), a, b,
                        several ? " in " + letter(d.result) : "");
 }
 
@@ -406,8 +415,9 @@ std::string of_tokens(const Changes& found) {
     const auto& [result, d] = *ends.begin();
     const std::string what = similarity_name(found, d->at.layer);
     const std::string& name = found.names[result];
-    const std::string numbers =
-        fmt::format("{} {} instead of {}", what, readable(*d->b), readable(*d->a));
+    const auto [a, b] = told_apart(*d);
+    const std::string numbers = a == b ? fmt::format("{} {} in both", what, a)
+                                       : fmt::format("{} {} instead of {}", what, b, a);
     switch (d->outcome) {
         case Outcome::equal:
             return fmt::format("{}: {} is the same, {}.", name, what, readable(*d->a));
@@ -431,6 +441,13 @@ bool is_sure_of_tokens(const Changes& found) {
 }
 
 }  // namespace
+
+std::string MeasuredResult::model() const {
+    if (run.checkpoints)
+        for (const RunRecord::Checkpoint& one : *run.checkpoints)
+            if (one.step == step) return one.path;
+    return run.model.argument;
+}
 
 ResultPart parse_part(const std::string& suffix, const std::string& argument) {
     ResultPart part;
@@ -610,10 +627,19 @@ Changes compare(std::span<const MeasuredResult> results, const ComparisonOptions
     return out;
 }
 
+namespace {
+
+/// Is every number equal that both results have?
+bool is_unchanged(const Changes& found) {
+    return found.equal > 0 && found.equal + found.undefined == found.differences.size();
+}
+
+}  // namespace
+
 std::string headline(const Changes& found) {
     const std::size_t all = found.differences.size();
     const std::string rate = fmt::format("false-discovery rate at most {:.4g} %", 100 * found.rate);
-    if (found.equal > 0 && found.equal + found.undefined == all)
+    if (is_unchanged(found))
         return fmt::format("No change: {} number{} equal.", found.equal,
                            found.equal == 1 ? " is" : "s are");
     const std::string tokens = of_tokens(found), begin = tokens.empty() ? "" : tokens + " ";
@@ -663,26 +689,28 @@ std::string how_tested(const Changes& found) {
 
 std::vector<std::string> remarks(const Changes& found) {
     std::vector<std::string> out;
-    if (found.tested > 0 && found.equal < found.differences.size())
-        out.push_back(how_tested(found));
+    const auto count = [&](std::size_t numbers, std::string_view what) {
+        if (numbers > 0)
+            out.push_back(fmt::format("{} {} {}.", numbers,
+                                      numbers == 1 ? "number is" : "numbers are", what));
+    };
+    if (found.tested > 0 && !is_unchanged(found)) out.push_back(how_tested(found));
     if (found.untested > 0) {
         const bool single = std::ranges::any_of(found.differences, [](const Difference& d) {
             return d.outcome == Outcome::untested && std::min(d.count_a, d.count_b) < 2;
         });
         out.push_back(fmt::format("{} difference{} cannot be tested: {}.", found.untested,
                                   found.untested == 1 ? "" : "s",
-                                  single ? "a result has one sample only (use --samples 8)"
+                                  single ? "a result has one sample only (--samples 8 of probe, "
+                                           "--probe-samples 8 of train)"
                                          : "no scatter of the samples was recorded"));
     }
-    if (found.equal > 0 && found.equal < found.differences.size())
-        out.push_back(
-            fmt::format("{} number{} equal.", found.equal, found.equal == 1 ? " is" : "s are"));
-    if (found.undefined > 0)
-        out.push_back(fmt::format("{} {} undefined in one of the results.", found.undefined,
-                                  found.undefined == 1 ? "number is" : "numbers are"));
-    if (found.only_in_one > 0)
-        out.push_back(fmt::format("{} {} in one result only.", found.only_in_one,
-                                  found.only_in_one == 1 ? "number is" : "numbers are"));
+    if (!is_unchanged(found)) count(found.equal, "equal");
+    const auto in_both = std::size_t(
+        std::ranges::count_if(found.differences, [](const Difference& d) { return !d.a && !d.b; }));
+    count(found.undefined - in_both, "undefined in one of the results");
+    count(in_both, "undefined in both");
+    count(found.only_in_one, "in one result only");
     return out;
 }
 

@@ -197,6 +197,32 @@ TEST_F(Compare, PairsCheckpointsOfASeries) {
     EXPECT_EQ(rest["paired"].integer(), 0);
 }
 
+TEST_F(Compare, APageNamesTheCheckpointOfEachStepAndSaysWhatIsEqual) {
+    for (const char* step : {"1", "2"})
+        ASSERT_EQ(tsdiag(folder, {"init", "random:gpt2,layers=2,d=8,heads=2,vocab=11,tokens=8",
+                                  "--seed", step, "-o", std::string("run/checkpoint-") + step})
+                      .code,
+                  0);
+    const Finished probed =
+        tsdiag(folder, {"probe", "run", "--samples", "4", "--probes", "t_sim,fro,neg_mass,est1",
+                        "--no-report", "-o", "result", "-q"});
+    ASSERT_EQ(probed.code, 0) << probed.err;
+    const Finished done = compare({"result@1", "result", "--out", "compared"});
+    ASSERT_EQ(done.code, 0) << done.err;
+    EXPECT_THAT(done.out, HasSubstr("- 2 numbers are equal.\n"));  // neg_mass is 0
+    EXPECT_THAT(done.out, HasSubstr("- 2 numbers are undefined in both.\n"));
+    const std::string page = read_file(folder / "compared/report.html");
+    EXPECT_THAT(page, HasSubstr("result@1 (run/checkpoint-1, step 1)"));
+    EXPECT_THAT(page, HasSubstr("result (run/checkpoint-2, step 2)"));
+    for (const char* outcome : {"<td>equal</td>", "<td>undefined</td>"})
+        EXPECT_THAT(page, HasSubstr(outcome));
+    EXPECT_THAT(page, testing::Not(HasSubstr("<td>not tested</td>")));
+    // Of the same result everything is equal, which is said once.
+    const Finished same = compare({"result", "result@2"});
+    EXPECT_THAT(same.out, StartsWith("No change: 34 numbers are equal.\n"
+                                     "- 2 numbers are undefined in both.\n"));
+}
+
 TEST_F(Compare, ThePageOfAResultNamesTheTableOfItsSamples) {
     for (const char* samples : {"1", "2"}) {
         const fs::path page = folder / (std::string(samples) + "/report.html");

@@ -154,7 +154,7 @@ RunRecord record_of(const std::vector<MeasuredResult>& results, const Changes& c
         const MeasuredResult& one = results[i];
         out.compared.push_back({.letter = letter(i),
                                 .name = one.name,
-                                .model = one.run.model.argument,
+                                .model = one.model(),
                                 .step = one.step >= 0 ? std::optional(one.step) : std::nullopt,
                                 .tables = one.run.tables.value()});
     }
