@@ -112,7 +112,7 @@ std::optional<Figure> trajectory(const TableView& rows, const TrajectoryKind& ki
     figure.caption = fmt::format(
         "`{}`{} of each layer during training, the same inputs at every {}{}.{}", kind.metric,
         kind.stage.empty() ? "" : fmt::format(" at stage `{}`", kind.stage), unit,
-        kind.stage == "attn" ? ", mean over the heads" : "",
+        find_metric(kind.metric)->of == Of::head ? ", mean over the heads" : "",
         layers.size() > most_lines
             ? fmt::format(" {} of {} layers are drawn as lines.", most_lines, layers.size())
             : "");

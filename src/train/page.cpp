@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "findings.hpp"
+#include "tsdiag/metric.hpp"
 #include "tsdiag/table_view.hpp"
 #include "tsdiag/train.hpp"
 
@@ -114,7 +115,7 @@ Figure gradients(const TrainResult& result) {
     return out;
 }
 
-/// A metric against the step: a line per layer, means over heads.
+/// A metric against the step: a line per layer, of heads their mean.
 Plot trajectory(const TableView& rows, std::string_view metric) {
     Plot out{.title = std::string(metric),
              .x = {.title = "step"},
@@ -149,11 +150,13 @@ std::vector<Figure> trajectories(const Table& table) {
     const TableView rows(table);
     std::vector<Figure> out;
     for (const TrajectoryFigure& group : all) {
-        Figure figure{.name = group.name,
-                      .title = group.title,
-                      .caption =
-                          "On held-out samples, the same at every step; means over heads. "
-                          "docs/metrics.md defines the metrics."};
+        Figure figure{
+            .name = group.name,
+            .title = group.title,
+            .caption = fmt::format(
+                "On held-out samples, the same at every step{}. docs/metrics.md defines "
+                "the metrics.",
+                find_metric(group.metrics.front())->of == Of::head ? "; means over heads" : "")};
         for (const std::string_view metric : group.metrics)
             if (Plot plot = trajectory(rows, metric); !plot.series.empty())
                 figure.panels.push_back(std::move(plot));

@@ -243,6 +243,8 @@ TEST(ReportTest, ASeriesIsJudgedByAllItsSteps) {
         for (Index layer = 0; layer < 2; ++layer) {
             table.scalar({.step = step, .layer = layer, .stage = "out"}, "t_sim", sim);
             table.scalar({.step = step, .layer = layer, .stage = "out"}, "t_div", 1 - sim);
+            table.scalar({.step = step, .layer = layer, .stage = "attn"}, "xi_ratio", 1 + sim);
+            table.scalar({.step = step, .layer = layer, .stage = "attn"}, "delta", sim);
         }
     Json run;
     run.set("checkpoints", Json::Array{}).set("unit", "iteration").set("changes", Json::Array{});
@@ -254,6 +256,12 @@ TEST(ReportTest, ASeriesIsJudgedByAllItsSteps) {
                          "last."));
     EXPECT_EQ(count_of(page, "<p class=\"headline"), 1u);
     EXPECT_LT(page.find("<figure id=\"trajectory_t_sim_out\""), page.find("<details>"));
+    // A step of a layer is none of heads.
+    const std::string steps =
+        " at stage <code>attn</code> of each layer during training, the same inputs at every "
+        "iteration";
+    EXPECT_TRUE(contains(page, "<code>xi_ratio</code>" + steps + "."));
+    EXPECT_TRUE(contains(page, "<code>delta</code>" + steps + ", mean over the heads."));
 }
 
 TEST(ReportTest, AnEmptyTableIsAReportToo) {
