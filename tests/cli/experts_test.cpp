@@ -158,7 +158,7 @@ TEST(ChunksOfAProgram, HaveAnEigenvalueOfOneEach) {
     for (const char* part : {"the vision tower and its projector are not read",
                              "layers 0 to 2: softmax attention (chunk=4)",
                              "queries at position p times 1 + 0.4 ln(1 + floor((p + 1) / 3)) in 1",
-                             "of the input", "no positions in 1 layers"})
+                             "of the input", "no positions in 1 layer\n"})
         EXPECT_THAT(recognised, testing::HasSubstr(part));
     // What stands beside the text model's configuration is not read by the library.
     fs::copy(golden / "llama4", folder.path() / "other");

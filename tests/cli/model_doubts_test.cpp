@@ -535,9 +535,9 @@ TEST_F(ModelDoubts, LayerTypesThatContradictAPatternAreRefused) {
     open("qwen2");
     config.set("use_sliding_window", true).set("sliding_window", 3).set("max_window_layers", 1);
     config.set("layer_types", Json::Array{"sliding_attention", "full_attention"});
-    EXPECT_THAT(description(), HasSubstr("a sliding window in 1 layers"));
+    EXPECT_THAT(description(), HasSubstr("a sliding window in 1 layer\n"));
     config.set("layer_types", Json::Array{"full_attention", "sliding_attention"});
-    EXPECT_THAT(description(), HasSubstr("a sliding window in 1 layers"));
+    EXPECT_THAT(description(), HasSubstr("a sliding window in 1 layer\n"));
 }
 
 /// Versions of Transformers disagree in which layers of Qwen's mixtures slide.
@@ -557,7 +557,7 @@ TEST_F(ModelDoubts, WindowsOfAMixtureOfQwenNeedTheListOfTheirLayers) {
         for (Index l = 0; l < config["num_hidden_layers"].integer(); ++l)
             types.emplace_back(l == 0 ? "sliding_attention" : "full_attention");
         config.set("layer_types", types);
-        EXPECT_THAT(description(), HasSubstr("a sliding window in 1 layers")) << name;
+        EXPECT_THAT(description(), HasSubstr("a sliding window in 1 layer\n")) << name;
     }
 }
 

@@ -14,6 +14,7 @@
 #include "reader.hpp"
 #include "tsdiag/attention.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/text.hpp"
 
 /// From a spec and a table of names to an architecture with verified tensors.
 namespace tsdiag::families {
@@ -155,9 +156,9 @@ std::vector<std::string> rules(const ModelSpec& spec) {
     std::vector<std::string> out;
     const std::string shared =
         a.kv_heads == a.heads ? "" : fmt::format(" ({} for keys and values)", a.kv_heads);
-    out.push_back(fmt::format("{} layers, width {}, {} heads of {}{}, feed-forward {}",
-                              spec.blocks.size(), spec.width, a.heads, a.head_dim, shared,
-                              b.ffn.width));
+    out.push_back(fmt::format(
+        "{}, width {}, {} of {}{}, feed-forward {}", counted(spec.blocks.size(), "layer"),
+        spec.width, counted(std::size_t(a.heads), "head"), a.head_dim, shared, b.ffn.width));
     out.push_back(fmt::format("{}-norm, activation {}{}, norm eps {}, {}", name(b.placement),
                               name(b.ffn.activation), b.ffn.gated ? ", gated" : "", b.norm.eps,
                               a.causal ? "causal" : "bidirectional"));
@@ -220,13 +221,14 @@ std::vector<std::string> rules(const ModelSpec& spec) {
         spec.blocks, [](const BlockSpec& block) { return block.attention.growth.scale != 0; });
     if (growing != spec.blocks.end())
         out.push_back(fmt::format(
-            "queries at position p times 1 + {:.6g} ln(1 + floor((p + 1) / {})) in {} layers",
+            "queries at position p times 1 + {:.6g} ln(1 + floor((p + 1) / {})) in {}",
             growing->attention.growth.scale, growing->attention.growth.length,
-            std::ranges::count_if(spec.blocks, [](const BlockSpec& block) {
-                return block.attention.growth.scale != 0;
-            })));
+            counted(std::size_t(std::ranges::count_if(
+                        spec.blocks,
+                        [](const BlockSpec& block) { return block.attention.growth.scale != 0; })),
+                    "layer")));
     if (without_rotation > 0)
-        out.push_back(fmt::format("no positions in {} layers", without_rotation));
+        out.push_back("no positions in " + counted(std::size_t(without_rotation), "layer"));
     const auto windows =
         std::count_if(spec.blocks.begin(), spec.blocks.end(),
                       [](const BlockSpec& block) { return block.attention.window > 0; });
@@ -237,7 +239,7 @@ std::vector<std::string> rules(const ModelSpec& spec) {
     if (spec.memory_tokens > 0)
         out.push_back(
             fmt::format("the first {} tokens of a sample are its memory", spec.memory_tokens));
-    if (windows > 0) out.push_back(fmt::format("a sliding window in {} layers", windows));
+    if (windows > 0) out.push_back("a sliding window in " + counted(std::size_t(windows), "layer"));
     if (b.local.kernel > 0)
         out.push_back(fmt::format("local patch interaction: {0} x {0}, batch norm eps {1}",
                                   b.local.kernel, b.local.eps));
@@ -249,9 +251,10 @@ std::vector<std::string> rules(const ModelSpec& spec) {
         out.push_back("batch norms use their stored mean and variance, also in training");
     if (const ClassSpec& c = spec.class_attention; c.layers > 0)
         out.push_back(
-            fmt::format("{} layers of class attention after them, whose second norm covers {}; the "
-                        "loss uses the class token",
-                        c.layers, c.all_normed ? "all tokens" : "the class token"));
+            fmt::format("{} of class attention after them, whose second norm covers {}; the loss "
+                        "uses the class token",
+                        counted(std::size_t(c.layers), "layer"),
+                        c.all_normed ? "all tokens" : "the class token"));
     if (b.deesc.there())
         out.push_back(fmt::format(
             "de-escalation {}{}, tau {}",
