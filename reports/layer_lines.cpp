@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <utility>
 
 #include "rows.hpp"
 
@@ -164,6 +166,12 @@ std::vector<Series> growth_by_step(const TableView& rows) {
 std::vector<Figure> make_similarity(const Table& table) {
     const TableView rows(table);
     const std::vector<std::string> stages = distinct_stages(rows);
+    const std::vector<std::string> all = layer_stages(rows, metric::t_div);
+    const bool omitted =
+        std::ranges::any_of(std::array{"attn", "norm1", "ffn"}, [&](std::string_view stage) {
+            return std::ranges::find(all, stage) != all.end() &&
+                   std::ranges::find(stages, stage) == stages.end();
+        });
     std::vector<Series> growth = growth_by_step(rows);
     const std::string_view by_step =
         growth.empty() ? ""
@@ -173,8 +181,8 @@ std::vector<Figure> make_similarity(const Table& table) {
              .title = "Token similarity over depth",
              .caption = fmt::format(
                  "t_sim = |\u03a0\u2081X|\u00b2/|X|\u00b2, what all tokens have in common [TSE "
-                 "Def. 1.1]; t_div = 1 - t_sim.{} Stages within 2 % of another are omitted.",
-                 by_step)};
+                 "Def. 1.1]; t_div = 1 - t_sim.{}{}",
+                 by_step, omitted ? " Stages within 2 % of another are omitted." : "")};
     add_panel(f, "t_sim: token similarity",
               {.title = std::string(metric::t_sim), .low = 0, .high = 1.02},
               by_stage(rows, metric::t_sim, stages), {{0.99, "0.99"}});
@@ -245,42 +253,66 @@ std::vector<Figure> make_escalation(const Table& table) {
 
 std::vector<Figure> make_stage_ratios(const Table& table) {
     const TableView rows(table);
-    Figure f{
-        .name = "stage_ratios",
-        .title = "Escalation by step of a layer",
-        .caption =
-            "xi_ratio = \u03be\u2081/\u03be\u2082 and r = t_div(X)/t_div(Y) of each step, from the "
-            "previous state. A step above 1 makes tokens more similar, a step below 1 less. "
-            "`r_layer` is the rate of the whole layer, from `in` to `out`."};
     std::vector<Series> ratio =
         by_stage(rows, metric::xi_ratio, layer_stages(rows, metric::xi_ratio));
     std::vector<Series> rate = by_stage(rows, metric::r, layer_stages(rows, metric::r));
+    const bool steps = !ratio.empty() || !rate.empty();  // a trace may have layers alone
+    Figure f{.name = "stage_ratios", .title = "Escalation by step of a layer"};
+    if (steps)
+        f.caption =
+            "xi_ratio = \u03be\u2081/\u03be\u2082 and r = t_div(X)/t_div(Y) of each step, from the "
+            "previous state. A step above 1 makes tokens more similar, a step below 1 less.";
     if (rows.models().size() == 1) {
         Series whole = over_layers(std::string(metric::r_layer),
                                    rows.depth(rows.models()[0], metric::r_layer, "out"));
-        if (any_value(whole)) rate.push_back(std::move(whole));
+        if (any_value(whole)) {
+            rate.push_back(std::move(whole));
+            f.caption += steps ? " `r_layer` is the rate of the whole layer, from `in` to `out`."
+                               : "r_layer = t_div(X)/t_div(Y) of a whole layer, from its input X "
+                                 "to its output Y: above 1 tokens become more similar, below 1 "
+                                 "less.";
+        }
     }
     const auto axis = [](std::string_view title, const std::vector<Series>& s) {
         return Axis{.title = std::string(title),
                     .scale = spans_decades(s) ? Scale::log : Scale::linear};
     };
-    const Axis ratio_axis = axis(metric::xi_ratio, ratio), rate_axis = axis(metric::r, rate);
+    const Axis ratio_axis = axis(metric::xi_ratio, ratio),
+               rate_axis = axis(steps ? metric::r : metric::r_layer, rate);
     add_panel(f, "xi_ratio by step", ratio_axis, std::move(ratio), {{1, ""}});
-    add_panel(f, "r by step", rate_axis, std::move(rate), {{1, ""}});
+    add_panel(f, steps ? "r by step" : "r_layer", rate_axis, std::move(rate), {{1, ""}});
     return finished(std::move(f), "Line charts over the layers.");
+}
+
+/// ": `in` its input, `out` its output": the stages that the lines are of.
+std::string stages_in_words(const std::vector<Series>& lines) {
+    constexpr std::array<std::pair<std::string_view, std::string_view>, 7> known{
+        {{"in", "its input"},
+         {"norm1", "behind the first norm"},
+         {"sa", "what attention adds"},
+         {"attn", "with attention added"},
+         {"norm2", "behind the second norm"},
+         {"ffn", "with the feed-forward branch added"},
+         {"out", "its output"}}};
+    std::string text;
+    for (const auto& known_stage : known) {
+        const std::string stage(known_stage.first);
+        if (std::ranges::any_of(lines, [&](const Series& line) {
+                return line.name == stage || line.name.ends_with(": " + stage);
+            }))
+            text += fmt::format("{} `{}` {}", text.empty() ? ":" : ",", stage, known_stage.second);
+    }
+    return text;
 }
 
 std::vector<Figure> make_state_norms(const Table& table) {
     const TableView rows(table);
     std::vector<Series> lines = by_stage(rows, metric::fro, layer_stages(rows, metric::fro));
-    Figure f{
-        .name = "state_norms",
-        .title = "Norms and cosines of the states over depth",
-        .caption =
-            "|X|_F of every stage of a layer: `in` its input, `norm1` and `norm2` after the "
-            "normalisations, `sa` the attention branch before it is added, `attn` and `ffn` "
-            "after the additions. Compare [TSE Fig. 4]. t_cos is the mean cosine over pairs of "
-            "tokens [TSE (1)]."};
+    Figure f{.name = "state_norms",
+             .title = "Norms and cosines of the states over depth",
+             .caption = fmt::format("|X|_F of the states of a layer{}. Compare [TSE Fig. 4]. "
+                                    "t_cos is the mean cosine over pairs of tokens [TSE (1)].",
+                                    stages_in_words(lines))};
     const Axis axis{.title = "|X|_F", .scale = spans_decades(lines) ? Scale::log : Scale::linear};
     add_panel(f, "fro: |X|_F by stage", axis, std::move(lines));
     add_panel(f, "t_cos: mean cosine", {.title = std::string(metric::t_cos)},
@@ -309,13 +341,14 @@ std::vector<Figure> make_gradient_norms(const Table& table) {
         .name = "gradient_norms",
         .title = "Gradients over depth",
         .caption =
-            "grad_norm = |dL/dX| of the states and parameters of a layer, L the loss [TSE Fig. 1]. "
+            "grad_norm = |dL/dX| of the states X and |dL/dw| of the parameters w of a layer, L the "
+            "loss [TSE Fig. 1]. "
             "Lines that rise to the left: the gradient grows in the backward pass. `whole layer` "
             "is the root of the sum of squares over all its parameters."};
-    const Axis axis{.title = "|dL/dX|", .scale = Scale::log};
-    add_panel(f, "grad_norm by state", axis,
+    add_panel(f, "grad_norm by state", {.title = "|dL/dX|", .scale = Scale::log},
               by_stage(rows, metric::grad_norm, layer_stages(rows, metric::grad_norm), true));
-    add_panel(f, "grad_norm by parameter", axis, gradients_by_parameter(rows));
+    add_panel(f, "grad_norm by parameter", {.title = "|dL/dw|", .scale = Scale::log},
+              gradients_by_parameter(rows));
     return finished(std::move(f), "Line charts over the layers.");
 }
 

@@ -90,6 +90,33 @@ TEST(ReportTest, GrowthByStepAddsUpToWhatWasMeasured) {
     EXPECT_NE(whole.caption.find("By step"), std::string::npos);
 }
 
+/// Of a trace of states alone: no steps inside a layer, and the input of a layer is the output of
+/// the one before.
+TEST(ReportTest, CaptionsTellOfWhatIsDrawn) {
+    Table states("m");
+    for (const Index layer : {0, 1}) {
+        for (const auto& [stage, value] :
+             {std::pair("in", 0.2 + 0.2 * double(layer)), {"out", 0.4 + 0.2 * double(layer)}}) {
+            states.scalar({.layer = layer, .stage = stage}, "t_sim", value);
+            states.scalar({.layer = layer, .stage = stage}, "t_div", 1 - value);
+            states.scalar({.layer = layer, .stage = stage}, "fro", value);
+        }
+        states.scalar({.layer = layer, .stage = "out"}, "r_layer", 1.25);
+    }
+    std::map<std::string, Figure> drawn;
+    for (const FigureEntry* entry : figures())
+        for (Figure& figure : entry->make(states)) drawn[figure.name] = std::move(figure);
+    EXPECT_EQ(drawn["similarity"].caption.find("omitted"), std::string::npos);
+    EXPECT_TRUE(contains(drawn["state_norms"].caption,
+                         "|X|_F of the states of a layer: `out` its output. Compare"));
+    const Figure& rate = drawn["stage_ratios"];
+    ASSERT_EQ(rate.panels.size(), 1u);
+    EXPECT_EQ(rate.panels[0].title, "r_layer");
+    EXPECT_EQ(rate.panels[0].y.title, "r_layer");
+    EXPECT_TRUE(contains(rate.caption, "r_layer = t_div(X)/t_div(Y) of a whole layer"));
+    EXPECT_EQ(rate.caption.find("xi_ratio"), std::string::npos);
+}
+
 TEST(ReportTest, NeedsNothingFromElsewhere) {
     Folder folder;
     const std::string page = page_of(test::sample_table(test::small(1)), {}, folder);
