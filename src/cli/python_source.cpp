@@ -42,15 +42,13 @@ class Statements {
 
   private:
     Statement read() {
-        constexpr std::size_t tab = 8;
-        Statement out;
-        for (; at_ < source_.size() && (source_[at_] == ' ' || source_[at_] == '\t'); ++at_)
-            out.indent += source_[at_] == '\t' ? tab - out.indent % tab : 1;
+        if (!same_line_) pass_indent();
+        Statement out{indent_, {}};
         std::size_t depth = 0;
         for (; at_ < source_.size(); ++at_) {
             const char c = source_[at_];
+            if (depth == 0 && (c == '\n' || c == ';')) break;
             if (c == '\n') {
-                if (depth == 0) break;
                 out.text += ' ';
             } else if (c == '\\' && source_.substr(at_ + 1, 1) == "\n") {
                 ++at_;
@@ -64,8 +62,15 @@ class Statements {
                 out.text += c;
             }
         }
+        same_line_ = at_ < source_.size() && source_[at_] == ';';
         ++at_;
         return out;
+    }
+    void pass_indent() {
+        constexpr std::size_t tab = 8;
+        indent_ = 0;
+        for (; at_ < source_.size() && (source_[at_] == ' ' || source_[at_] == '\t'); ++at_)
+            indent_ += source_[at_] == '\t' ? tab - indent_ % tab : 1;
     }
     /// Passes over a text in quotes, which is kept if it is short; leaves its last quote.
     void quoted(char quote, std::string& to) {
@@ -89,7 +94,8 @@ class Statements {
     }
 
     std::string_view source_;
-    std::size_t at_ = 0;
+    std::size_t at_ = 0, indent_ = 0;  ///< of the line
+    bool same_line_ = false;           ///< the next statement stands behind a semicolon
 };
 
 /// A class statement "class A(B, C):"; nullopt for another.

@@ -44,6 +44,42 @@ class TraceCommand : public testing::Test {
     std::vector<double> p_ = {0.5, 0.25, 0.25, 0.25, 0.5, 0.25, 0.25, 0.25, 0.5};
 };
 
+/// Of two statements on a line the second was part of the first, so that a norm was the attention.
+TEST(TraceHook, ReadsEachStatementOfALine) {
+    const std::string begin =
+                          "class Attention(nn.Module):\n"
+                          "    def forward(self, x):\n"
+                          "        return x\n"
+                          "class Block(nn.Module):\n"
+                          "    def __init__(self, d):\n"
+                          "        super().__init__()\n"
+                          "        self.ln_1 = nn.LayerNorm(d)",
+                      end =
+                          "self.attn = Attention(d)\n"
+                          "        self.mlp = nn.Linear(d, d)\n"
+                          "    def forward(self, x):\n"
+                          "        x = x + self.attn(self.ln_1(x))\n"
+                          "        return x + self.mlp(x)\n"
+                          "class Model(nn.Module):\n"
+                          "    def __init__(self, d):\n"
+                          "        super().__init__()\n"
+                          "        self.blocks = nn.ModuleList([Block(d) for _ in range(3)])\n"
+                          "    def forward(self, x):\n"
+                          "        for block in self.blocks:\n"
+                          "            x = block(x)\n"
+                          "        return x\n";
+    const TemporaryDirectory folder;
+    std::vector<std::string> hooks;
+    for (const char* between : {"\n        ", "; ", ";"}) {
+        write_file(folder / "model.py", begin + between + end);
+        const Finished done = tsdiag(folder, {"trace-hook", "model.py"});
+        EXPECT_EQ(done.code, 0) << done.err;
+        hooks.push_back(done.out);
+    }
+    EXPECT_THAT(hooks.front(), HasSubstr("#   attention  block.attn, a Attention\n"));
+    for (const std::string& hook : hooks) EXPECT_EQ(hook, hooks.front());
+}
+
 TEST_F(TraceCommand, RunsWhatIsSound) { EXPECT_EQ(probe().code, 0); }
 
 TEST_F(TraceCommand, NamesTheEntryThatIsNoNumber) {
