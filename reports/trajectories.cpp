@@ -154,15 +154,15 @@ std::string trajectory_name(std::string_view metric, std::string_view stage) {
 
 std::vector<Finding> changes_verdict(const RunRecord& run) {
     std::map<std::string, const RunRecord::Change*>
-        greatest;  // per metric, the layer with the largest change
+        greatest;                               // per metric, the layer with the largest change
+    const RunRecord::Change* hidden = nullptr;  // that of a metric which no figure shows
     std::size_t count = 0, certain = 0, known = 0;
     for (const RunRecord::Change& change : run.changes) {
         ++count;
         if (change.error) ++known;
         if (!change.certain) continue;
         ++certain;
-        if (!is_shown(change)) continue;
-        const RunRecord::Change*& best = greatest[change.metric];
+        const RunRecord::Change*& best = is_shown(change) ? greatest[change.metric] : hidden;
         if (!best || relative(change) > relative(*best)) best = &change;
     }
     if (count == 0) return {};
@@ -171,17 +171,22 @@ std::vector<Finding> changes_verdict(const RunRecord& run) {
                  "One sample each: changes cannot be tested. Use --samples 8.", ""}};
     std::vector<const RunRecord::Change*> order;
     for (const auto& [metric, change] : greatest) order.push_back(change);
+    if (order.empty() && hidden) order.push_back(hidden);
     std::ranges::sort(order, [](auto* a, auto* b) { return relative(*a) > relative(*b); });
     if (order.size() > most_findings) order.resize(most_findings);
     std::vector<Finding> findings = {
         {Finding::Level::note,
          fmt::format("{} of {} numbers changed significantly from the first to the last "
                      "checkpoint (95 %, jointly){}.",
-                     certain, count, order.empty() ? "" : "; below, the largest per metric"),
+                     certain, count,
+                     order.empty()      ? ""
+                     : greatest.empty() ? "; below, the largest"
+                                        : "; below, the largest per metric"),
          ""}};
     for (const RunRecord::Change* change : order)
-        findings.push_back({Finding::Level::note, change_in_words(*change, run.unit),
-                            trajectory_name(change->metric, change->stage)});
+        findings.push_back(
+            {Finding::Level::note, change_in_words(*change, run.unit),
+             is_shown(*change) ? trajectory_name(change->metric, change->stage) : ""});
     return findings;
 }
 

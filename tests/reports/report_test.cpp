@@ -291,6 +291,32 @@ TEST(ReportTest, ASeriesIsJudgedByAllItsSteps) {
     EXPECT_TRUE(contains(page, "<code>delta</code>" + steps + ", mean over the heads."));
 }
 
+/// A change of what no figure shows over the steps is named where there is no other.
+TEST(ReportTest, ASeriesNamesAChangeThatNoFigureShows) {
+    const Json run = Json::parse(R"({"checkpoints": [], "unit": "epoch", "changes": [
+        {"metric": "fro", "stage": "final_norm", "layer": 1, "from": 0, "to": 60, "first": 28,
+         "last": 29.5, "error": 0.05, "certain": true, "steepest_from": 0, "steepest_to": 60,
+         "steepest": 1.5},
+        {"metric": "t_sim", "stage": "out", "layer": 1, "from": 0, "to": 60, "first": 0.5,
+         "last": 0.6, "error": 0.2, "certain": false, "steepest_from": 0, "steepest_to": 60,
+         "steepest": 0.1}]})",
+                                 "run.json");
+    Table table("m");
+    for (const auto& [step, sim] : {std::pair(0, 0.5), {60, 0.6}})
+        for (Index layer = 0; layer < 2; ++layer) {
+            table.scalar({.step = step, .layer = layer, .stage = "out"}, "t_sim", sim);
+            table.scalar({.step = step, .layer = layer, .stage = "out"}, "t_div", 1 - sim);
+        }
+    Folder folder;
+    const std::string page = page_of(table, run, folder);
+    EXPECT_TRUE(contains(page,
+                         "1 of 2 numbers changed significantly from the first to the last "
+                         "checkpoint (95 %, jointly); below, the largest."));
+    EXPECT_TRUE(contains(page,
+                         "fro (final_norm) of layer 1 rises from 28 at epoch 0 to 29.5 at 60 "
+                         "(+1.500 \u00b1 0.050)."));
+}
+
 TEST(ReportTest, AnEmptyTableIsAReportToo) {
     Folder folder;
     const std::string page = page_of(Table("m"), {}, folder);
