@@ -224,7 +224,7 @@ std::string subject_in_words(const PaperFigure& one) {
         if (run.train) add(training_in_words(*run.train));
         if (!run.train) add(input_in_words(run.input));
     }
-    if (run.seed) add(fmt::format("seed {}", *run.seed));
+    if (run.seed && run.input.kind != "trace") add(fmt::format("seed {}", *run.seed));
     return fmt::format("{}{}", one.label.empty() ? "" : one.label + ": ", fmt::join(parts, ", "));
 }
 

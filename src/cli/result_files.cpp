@@ -136,6 +136,24 @@ void print_place(const fs::path& out, bool has_page) {
     print(fmt::format("\n{}\n", styled(printable(made.string()), Style::bold)));
 }
 
+namespace {
+
+/// A folder without run.json is no result: one of those inside may be meant, or the model.
+void require_result(const fs::path& folder) {
+    std::error_code failed;
+    if (!fs::is_directory(folder, failed) || fs::exists(folder / "run.json", failed)) return;
+    std::vector<std::string> inside;
+    for (fs::directory_iterator at(folder, failed), end; !failed && at != end; at.increment(failed))
+        if (fs::exists(at->path() / "run.json", failed)) inside.push_back(at->path().string());
+    throw FormatError(fmt::format(
+        "{}: has no run.json, expected a result of tsdiag; {}.", folder.string(),
+        inside.empty()
+            ? fmt::format("a model is measured with `tsdiag probe {}`", shell_word(folder.string()))
+            : "it contains " + *std::ranges::min_element(inside)));
+}
+
+}  // namespace
+
 Json read_description(const fs::path& folder) {
     const fs::path file = folder / "run.json";
     std::error_code failed;
@@ -144,6 +162,7 @@ Json read_description(const fs::path& folder) {
             fmt::format("{}: was written by tsdiag check, which draws its page and figures itself "
                         "(--figure-width); its numbers are in claims.csv.",
                         folder.string()));
+    require_result(folder);
     Json run = file_json(file, "a file written by tsdiag", longest_result);
     require_digests(folder, run);
     return run;

@@ -489,10 +489,12 @@ MeasuredResult select(std::string name, std::vector<MetricRow> rows, RunRecord r
     for (const MetricRow& row : rows) last_layer = std::max(last_layer, row.at.layer);
     out.layers = last_layer + 1;
     const Index layer = part.last_layer ? last_layer : part.layer.value_or(-1);
+    Index last_head = -1;
     for (MetricRow& row : rows) {
         row.at.step = -1;
         if (!part.whole()) {
             if (row.at.layer != layer) continue;
+            last_head = std::max(last_head, row.at.head);
             if (part.head && row.at.head != *part.head) continue;
             row.at.layer = -1;
             if (part.head) row.at.head = -1;
@@ -502,7 +504,10 @@ MeasuredResult select(std::string name, std::vector<MetricRow> rows, RunRecord r
     if (!part.whole()) out.layers = 0;
     if (out.rows.empty())
         throw FormatError(
-            fmt::format("{}: has no row there; its last layer is {}.", out.name, last_layer));
+            last_head >= 0
+                ? fmt::format("{}: has no row of that head; the last of layer {} is {}.", out.name,
+                              layer, last_head)
+                : fmt::format("{}: has no row there; its last layer is {}.", out.name, last_layer));
     return out;
 }
 

@@ -414,6 +414,9 @@ TEST_F(Compare, RefusesWhatItCannotCompareInOneSentence) {
     refused({"before"}, 2, "needs a second result");
     refused({"before", "absent"}, 1, "absent: is not a directory");
     refused({"before", "after:x"}, 2, "expected a folder, or DIR@STEP");
+    refused({"before:0", "after:4"}, 1, "after:4: has no row there; its last layer is 3.");
+    refused({"before:0.0", "after:0.2"}, 1,
+            "after:0.2: has no row of that head; the last of layer 0 is 1.");
     refused({"before", "after", "--metrics", "tsim"}, 2, "'tsim' is not a metric");
     refused({"before", "after", "--layers", "9"}, 1, "nothing to compare");
     refused({"before", "after", "--fdr", "0"}, 2, "not between 0 and 1");
@@ -421,6 +424,12 @@ TEST_F(Compare, RefusesWhatItCannotCompareInOneSentence) {
     fs::create_directory(folder / "foreign");
     std::ofstream(folder / "foreign/mine.txt") << "mine";
     refused({"before", "after", "--out", "foreign"}, 2, "foreign");
+    // A folder that holds results, or a model that was not measured.
+    refused({"before", "foreign"}, 1,
+            "foreign: has no run.json, expected a result of tsdiag; a model is measured with "
+            "`tsdiag probe foreign`.");
+    fs::copy(folder / "after", folder / "foreign/inner");
+    refused({"before", "foreign"}, 1, "expected a result of tsdiag; it contains foreign/inner.");
     // A table that is not that of run.json.
     std::ofstream(folder / "after/metrics.csv", std::ios::app) << "x";
     refused({"before", "after"}, 1, "does not match its SHA-256");
