@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "findings.hpp"
-#include "tsdiag/metric.hpp"
 #include "tsdiag/table_view.hpp"
 #include "tsdiag/train.hpp"
 
