@@ -216,6 +216,14 @@ void add_doubts(const RunRecord::Model& model, std::vector<Finding>& findings) {
         findings.push_back({.level = Level::warning, .text = line + "."});
 }
 
+std::optional<Finding> random_ids(const RunRecord& run) {
+    if (run.input.kind != "ids:random" || !run.model.trained.value_or(false)) return std::nullopt;
+    return Finding{.level = Level::warning,
+                   .text =
+                       "The input is random token ids, which are not language. Give real text "
+                       "with --text or --input ids:FILE."};
+}
+
 std::vector<Finding> tokens_verdict(const TableView& rows, const std::string& model,
                                     const RunRecord& run) {
     const TokenCourse tokens(rows, model, run);

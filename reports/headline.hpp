@@ -1,4 +1,5 @@
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,5 +19,8 @@ std::string remedy(const RunRecord& run);
 
 /// What was assumed of the model and left out of it.
 void add_doubts(const RunRecord::Model& model, std::vector<Finding>& findings);
+
+/// Where a trained model was given random token ids.
+std::optional<Finding> random_ids(const RunRecord& run);
 
 }  // namespace tsdiag::reports

@@ -154,6 +154,7 @@ void add_alarms(const RunRecord& run, std::vector<Finding>& out) {
 std::vector<Finding> series_verdict(const Table& table, const RunRecord& run) {
     std::vector<Finding> out;
     add_doubts(run.model, out);
+    if (std::optional<Finding> input = random_ids(run)) out.push_back(std::move(*input));
     if (const Similarity similarities(table); !similarities.empty()) {
         const std::string figure = trajectory_name(metric::t_sim, "out");
         Finding course = headline(similarities, run.unit);

@@ -34,7 +34,7 @@ class ModelVerdict {
             say(f.level, std::move(f.text), std::move(f.figure));
             found_.back().headline = f.headline;
         }
-        random_ids();
+        if (const std::optional<Finding> input = random_ids(run_)) say(input->level, input->text);
         channels();
         predicted_depth();
         attention_rate();
@@ -59,7 +59,6 @@ class ModelVerdict {
     /// Are attention and feed-forward one step?
     bool is_parallel() const { return rows_.attention_stage(model_) == "ffn"; }
 
-    void random_ids();
     void channels();
     void predicted_depth();
     void attention_rate();
@@ -99,13 +98,6 @@ std::optional<double> mean_gain(const Depth& depth, const Depth& mask) {
         factors.push_back(1 + *v);
     }
     return mean_factor(factors);
-}
-
-void ModelVerdict::random_ids() {
-    if (run_.input.kind == "ids:random" && run_.model.trained.value_or(false))
-        say(Level::warning,
-            "The input is random token ids, which are not language. Give real text with --text or "
-            "--input ids:FILE.");
 }
 
 void ModelVerdict::channels() {

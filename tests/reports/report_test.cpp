@@ -293,7 +293,8 @@ TEST(ReportTest, ASeriesIsJudgedByAllItsSteps) {
 
 /// A change of what no figure shows over the steps is named where there is no other.
 TEST(ReportTest, ASeriesNamesAChangeThatNoFigureShows) {
-    const Json run = Json::parse(R"({"checkpoints": [], "unit": "epoch", "changes": [
+    const Json run = Json::parse(R"({"checkpoints": [], "unit": "epoch",
+        "model": {"trained": true}, "input": {"kind": "ids:random"}, "changes": [
         {"metric": "fro", "stage": "final_norm", "layer": 1, "from": 0, "to": 60, "first": 28,
          "last": 29.5, "error": 0.05, "certain": true, "steepest_from": 0, "steepest_to": 60,
          "steepest": 1.5},
@@ -315,6 +316,7 @@ TEST(ReportTest, ASeriesNamesAChangeThatNoFigureShows) {
     EXPECT_TRUE(contains(page,
                          "fro (final_norm) of layer 1 rises from 28 at epoch 0 to 29.5 at 60 "
                          "(+1.500 \u00b1 0.050)."));
+    EXPECT_TRUE(contains(page, "The input is random token ids, which are not language."));
 }
 
 TEST(ReportTest, AnEmptyTableIsAReportToo) {
