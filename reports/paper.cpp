@@ -144,10 +144,17 @@ std::string panels_in_words(const Figure& figure) {
     return out;
 }
 
-std::string model_in_words(const RunRecord& run) {
+/// Is the figure over all checkpoints of a series?  Others are of the last one.
+bool is_over_all(const RunRecord& run, const Figure& figure) {
+    return run.checkpoints && figure.name.starts_with("trajectory_");
+}
+
+std::string model_in_words(const RunRecord& run, const Figure& figure) {
     const RunRecord::Model& model = run.model;
     const bool drawn = model.argument.starts_with("random:");
-    std::string given = drawn ? model.argument : label(model.argument);
+    std::string given = is_over_all(run, figure) && !run.series.empty() ? label(run.series)
+                        : drawn                                         ? model.argument
+                                                                        : label(model.argument);
     if (model.name.empty() || model.name == given) return given;
     return given.empty() ? model.name : fmt::format("{} ({})", given, model.name);
 }
@@ -172,8 +179,7 @@ std::string input_in_words(const RunRecord::Input& input) {
 std::string checkpoints_in_words(const RunRecord& run, const Figure& figure) {
     const auto& all = *run.checkpoints;
     if (all.empty()) return {};
-    const bool over_all = figure.name.starts_with("trajectory_");
-    if (!over_all) return fmt::format("{} {}", run.unit, all.back().step);
+    if (!is_over_all(run, figure)) return fmt::format("{} {}", run.unit, all.back().step);
     return fmt::format("{}, {} {} to {}", counted(all.size(), "checkpoint"), run.unit,
                        all.front().step, all.back().step);
 }
@@ -219,7 +225,7 @@ std::string subject_in_words(const PaperFigure& one) {
     } else if (run.kind == RunRecord::Kind::gradients) {
         add(logs_in_words(run.logs));
     } else {
-        add(model_in_words(run));
+        add(model_in_words(run, one.figure));
         if (run.checkpoints) add(checkpoints_in_words(run, one.figure));
         if (run.train) add(training_in_words(*run.train));
         if (!run.train) add(input_in_words(run.input));

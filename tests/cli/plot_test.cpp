@@ -199,8 +199,10 @@ TEST_F(Plot, DrawsSeriesTrainingsAndExperiments) {
         return done.out;
     };
     EXPECT_THAT(drawn("run", "learning"), HasSubstr("trained on copy with batches of "));
-    EXPECT_THAT(drawn("series", "trajectory_t_sim_out"), HasSubstr("3 checkpoints, step 2 to 6"));
-    EXPECT_THAT(drawn("series", "similarity"), HasSubstr("step 6"));
+    EXPECT_THAT(drawn("series", "trajectory_t_sim_out"),
+                AllOf(HasSubstr("Numbers of run ("), HasSubstr("3 checkpoints, step 2 to 6")));
+    EXPECT_THAT(drawn("series", "similarity"),
+                AllOf(HasSubstr("Numbers of step-6 ("), HasSubstr("step 6")));
     const Finished listed = tsdiag(folder, {"plot", "figures/law.lambda2"});
     const std::string first = listed.out.substr(0, listed.out.find(' '));
     EXPECT_THAT(drawn("figures/law.lambda2", first),
