@@ -50,6 +50,11 @@ std::string failed_controls(const Examined& e) {
                        e.controls.size());
 }
 
+/// " Reading as printed: ", before what is said of it.
+std::string of_reading(const Reading& r) {
+    return r.name.empty() ? " " : fmt::format(" Reading {}: ", r.name);
+}
+
 Finding finding(const Examined& e) {
     Finding f;
     f.level = is_false(e.verdict)  ? Finding::Level::warning
@@ -59,11 +64,12 @@ Finding finding(const Examined& e) {
     if (!e.claim->proof.empty()) f.text += fmt::format(" Proof: {}", e.claim->proof);
     for (const Reading& r : e.readings) {
         if (r.verdict == Verdict::hypothesis_not_met && r.role != Role::sharper)
-            f.text += fmt::format(" {}: {}.", r.name, r.note);
+            f.text += fmt::format("{}{}.", of_reading(r), r.note);
         if (r.verdict != Verdict::false_as_stated || r.role == Role::sharper) continue;
-        f.text += fmt::format(" {}: {} fails,", r.name, r.formula);
+        f.text += fmt::format("{}{} fails", of_reading(r), r.formula);
         if (r.measured && r.bound)
-            f.text += fmt::format(" {} against {}.", number(*r.measured), number(*r.bound));
+            f.text += fmt::format(", {} against {}", number(*r.measured), number(*r.bound));
+        f.text += ".";
     }
     for (const Reading& r : e.controls)
         if (r.verdict != Verdict::false_as_stated && r.verdict != Verdict::hypothesis_not_met)

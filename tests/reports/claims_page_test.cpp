@@ -80,7 +80,7 @@ TEST(ClaimsReport, SaysWhatFailsAndEscapesIt) {
     run.set("seed", 3).set("command", Json::Array{"tsdiag", "</script>"});
     write_claims_report(list, run, folder.path);
     const std::string page = slurp(folder.path / "report.html");
-    EXPECT_THAT(page, HasSubstr("as printed: a &lt;= b fails, 0.5 against 0.25."));
+    EXPECT_THAT(page, HasSubstr(" Reading as printed: a &lt;= b fails, 0.5 against 0.25."));
     EXPECT_THAT(page, HasSubstr("&lt;b&gt;all&lt;/b&gt;"));
     EXPECT_THAT(page, Not(HasSubstr("<b>all</b>")));
     EXPECT_THAT(page, HasSubstr("claims.csv"));
