@@ -76,7 +76,7 @@ TEST(TraceHook, ReadsEachStatementOfALine) {
         EXPECT_EQ(done.code, 0) << done.err;
         hooks.push_back(done.out);
     }
-    EXPECT_THAT(hooks.front(), HasSubstr("#   attention  block.attn, a Attention\n"));
+    EXPECT_THAT(hooks.front(), HasSubstr("#   attention  block.attn, an Attention\n"));
     for (const std::string& hook : hooks) EXPECT_EQ(hook, hooks.front());
 }
 

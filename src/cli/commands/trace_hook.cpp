@@ -29,6 +29,12 @@ constexpr std::uint64_t longest_source = std::uint64_t{16} << 20;
 
 using Names = std::span<const std::string_view>;
 
+/// "a Block", "an Attention".
+std::string with_article(std::string_view name) {
+    const bool vowel = std::string_view("AEIO").find(name.substr(0, 1)) != std::string_view::npos;
+    return fmt::format("{} {}", vowel ? "an" : "a", name);
+}
+
 /// Where the modules of a layer are, as their source says.
 struct Guess {
     std::string layers;         ///< behind `model.`, or behind a stage: "transformer.h"
@@ -643,7 +649,7 @@ class HookWriter {
              g_.stages.empty()
                  ? "model." + g_.layers
                  : fmt::format("stage.{} of each stage of model.{}", g_.layers, g_.stages),
-             g_.holder, g_.block.empty() ? "" : fmt::format(", each a {}", g_.block));
+             g_.holder, g_.block.empty() ? "" : ", each " + with_article(g_.block));
         for (const std::string& other : g_.others) line("#              not model.{}", other);
         if (g_.merges)
             line(
@@ -668,7 +674,7 @@ class HookWriter {
             return;
         }
         line("#   attention  block.{}{}", g_.attention,
-             g_.attention_class.empty() ? "" : fmt::format(", a {}", g_.attention_class));
+             g_.attention_class.empty() ? "" : ", " + with_article(g_.attention_class));
         if (stage_names())
             line("#   norms      block.{} {} attention, block.{} {} the feed-forward step",
                  g_.norm1, g_.norms_first ? "before" : "behind", g_.norm2,
