@@ -62,8 +62,8 @@ std::string settings_digest(const RunOptions& options);
 
 /// Changes of every metric per layer, without head and tensor.  The intervals are Student's with
 /// (fewest inputs - 1) degrees of freedom and hold together with `confidence`.  The inputs are the
-/// same at each step, so errors that assume independence are conservative.  Metrics with fewer than
-/// two inputs have no error and are never certain.
+/// same at each step: the error of a difference is taken as the sum of both, the most that it can
+/// be.  Metrics with fewer than two inputs have no error and are never certain.
 std::vector<RunRecord::Change> metric_changes(const Table& table, double confidence = 0.95);
 
 }  // namespace tsdiag

@@ -148,8 +148,8 @@ class RunRecord {
         Index layer = -1, from = 0, to = 0;  ///< between the first step and the last, where known
         Index steepest_from = 0, steepest_to = 0;  ///< the steps with the greatest difference
         double first = 0, last = 0, steepest = 0;  ///< values, and that difference
-        std::optional<double> error = {};  ///< standard, of last - first, inputs independent
-        bool certain = false;              ///< the intervals of all changes together exclude 0
+        std::optional<double> error = {};          ///< standard, of last - first, at most
+        bool certain = false;  ///< the intervals of all changes together exclude 0
     };
     struct Alarm {
         std::string kind = {};    ///< "change" or "assertion"

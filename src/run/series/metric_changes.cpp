@@ -47,7 +47,7 @@ std::vector<RunRecord::Change> metric_changes(const Table& table, double confide
             }
         const Index fewest = std::min(first.count, last.count);
         if (first.error && last.error && fewest > 1) {
-            const double error = std::hypot(*first.error, *last.error);
+            const double error = *first.error + *last.error;
             const double t = student_quantile(shared, double(fewest - 1));
             change.certain = std::abs(last.value - first.value) > t * error;
             if (error > 0) change.error = error;
