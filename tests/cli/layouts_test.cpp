@@ -85,6 +85,12 @@ TEST_F(Layouts, OfOtherLibrariesOpenByTheirNamesAlone) {
     const Finished unknown = probe((golden_models / "torchvision-vit/vit.pth").string());
     EXPECT_EQ(unknown.code, 2);
     EXPECT_THAT(unknown.err, HasSubstr("--n-heads"));
+    // Its names are known: no map of names is offered.
+    const Finished inspected =
+        tsdiag(folder, {"inspect", (golden_models / "torchvision-vit/vit.pth").string()});
+    EXPECT_EQ(inspected.code, 0) << inspected.err;
+    EXPECT_THAT(inspected.out, HasSubstr("--n-heads"));
+    EXPECT_EQ(inspected.out.find("--map"), std::string::npos) << inspected.out;
     EXPECT_EQ(probe((golden_models / "torchvision-vit/vit.pth").string(), {"--n-heads", "3"}).code,
               0);
     EXPECT_EQ(run()["model"]["family"].string(), "torchvision_vit");

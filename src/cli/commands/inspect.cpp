@@ -286,6 +286,7 @@ int InspectCommand::run() const {
     const bool is_random = model.starts_with("random:");
     std::optional<Subject> opened;
     std::string unknown;
+    bool asks = false;  // for an option: the names are known
     std::unique_ptr<Checkpoint> file;
     if (!is_random) file = open_file(model);
     try {
@@ -293,6 +294,7 @@ int InspectCommand::run() const {
     } catch (const Error& error) {
         if (!file) throw;  // the tensors cannot be read either
         unknown = error.what();
+        asks = dynamic_cast<const UsageError*>(&error) != nullptr;
     }
 
     Json json;
@@ -306,7 +308,7 @@ int InspectCommand::run() const {
             .set("quantised_weights", quantised.weights)
             .set("rounding", quantised.rounding > 0 ? Json(quantised.rounding) : Json());
     if (opened) json.set("model", model_json(*opened));
-    const bool mappable = !unknown.empty() && file && subject.map.empty() &&
+    const bool mappable = !unknown.empty() && !asks && file && subject.map.empty() &&
                           !file->names().empty() && !file->format().starts_with("gguf") &&
                           !adapter_files(local_model(model));
     const std::string draft = mappable ? draft_map(*unwrap(open_file(model), nullptr)) : "";
