@@ -289,6 +289,40 @@ TEST(Gradients, ValuesOfAKeyThatComeBackTellSeriesApartIfTheyAreWords) {
     EXPECT_EQ(series("name", [](int) { return "gpt_max_grad_norm=1.0"; }), 1u);
 }
 
+/// Its progress bar writes records of updates and, with `train_` before each key, of epochs.
+TEST(Gradients, OfFairseqAreMeansAtTheStepsOfItsKeys) {
+    const TemporaryDirectory folder;
+    std::string log;
+    for (int t = 1; t <= 40; ++t) {
+        log += fmt::format(
+            "{{\"epoch\": {}, \"loss\": \"3.2\", \"num_updates\": \"{}\", \"gnorm\": \"{}\"}}\n",
+            1 + (t - 1) / 4, 100 * t, t % 2 ? 1 : 3);
+        if (t % 4 == 0)
+            log += fmt::format(
+                "{{\"epoch\": {}, \"train_num_updates\": \"{}\", \"train_gnorm\": \"{}\"}}\n"
+                "{{\"epoch\": {}, \"valid_loss\": \"3.1\", \"valid_num_updates\": \"{}\"}}\n",
+                t / 4, 100 * t, 2 + t % 8, t / 4, 100 * t);
+    }
+    write_file(folder / "log", log);
+    const Finished done = tsdiag(folder, {"gradients", "log", "--no-report", "--json"});
+    ASSERT_EQ(done.code, 0) << done.err;
+    const Json found = Json::parse(done.out, "gradients");
+    std::vector<std::string> names;
+    for (const Json& one : found["series"].array()) {
+        names.push_back(one["series"].string());
+        EXPECT_EQ(one["count"].integer(), names.size() == 1 ? 40 : 10) << done.out;
+    }
+    EXPECT_THAT(names, testing::ElementsAre("gnorm", "train_gnorm"));
+    const Json run = Json::parse(read_file(folder / "gradients.tsdiag/run.json"), "run.json");
+    for (const Json& one : run["logs"].array()) EXPECT_EQ(one["last_step"].integer(), 4000);
+    EXPECT_THAT(done.out, HasSubstr("numbers of fairseq are means over the updates"));
+    EXPECT_THAT(done.out, testing::Not(HasSubstr("records are counted")));
+    EXPECT_EQ(tsdiag(folder, {"gradients", "log", "--column", "valid_loss", "--no-report",
+                              "--force", "-o", "valid"})
+                  .code,
+              0);
+}
+
 TEST(Gradients, ALogThatWasPrintedIsSaidToBeOne) {
     const TemporaryDirectory folder;
     const auto gradients = [&](const std::string& text) {

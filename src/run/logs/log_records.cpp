@@ -64,9 +64,9 @@ void add_equal_numbers(const std::vector<double>& values, std::vector<std::strin
 }  // namespace
 
 int step_rank(std::string_view name) {
-    constexpr std::array<std::string_view, 8> words = {"step",        "global_step", "_step",
-                                                       "iteration",   "iter",        "iter_num",
-                                                       "num_updates", "train_step"};
+    constexpr std::array<std::string_view, 10> words = {
+        "step",     "global_step", "_step",      "iteration",         "iter",
+        "iter_num", "num_updates", "train_step", "train_num_updates", "valid_num_updates"};
     const std::string small = lower(trimmed(name));
     const std::string_view last = last_part(small);
     const auto found = std::ranges::find(words, last);

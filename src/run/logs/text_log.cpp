@@ -237,10 +237,18 @@ std::string qualifiers_of(const Json& record, const LogRecords& out) {
     return of;
 }
 
-/// Whether the relevant records have numbers of steps, or are counted.
+/// Whether the relevant records have numbers of steps, or are counted; and whether their norms are
+/// means, as fairseq writes them.
 struct Steps {
-    bool numbered = false, counted = false;
+    bool numbered = false, counted = false, averaged = false;
 };
+
+/// Of fairseq's progress bar, which keeps the mean of what it was told since the record before, or
+/// in an epoch.
+bool is_mean_of_updates(const Json& record) {
+    return (record.contains("num_updates") && record.contains("gnorm")) ||
+           (record.contains("train_num_updates") && record.contains("train_gnorm"));
+}
 
 /// Reads one record of a log; records without a step are counted.
 void read_record(const Json& record, Index counted, const std::string& place, Steps& seen,
@@ -255,6 +263,7 @@ void read_record(const Json& record, Index counted, const std::string& place, St
     enter_keys(record, "", epoch, out);
     read_object(record, "", qualifiers_of(record, out), step < 0 ? counted : step, place, out);
     if (out.added() == before) return;
+    seen.averaged = seen.averaged || is_mean_of_updates(record);
     (step < 0 ? seen.counted : seen.numbered) = true;
     if (seen.numbered && seen.counted)
         out.fail(
@@ -262,6 +271,17 @@ void read_record(const Json& record, Index counted, const std::string& place, St
             fmt::format(
                 "{} a step, unlike the records before; pass --step-column, or remove such lines",
                 step < 0 ? "does not give" : "gives"));
+}
+
+constexpr const char* counted_note = "no column or key gives the step: records are counted from 1";
+
+/// Says of records that were read what was decided about all of them.
+void note_steps(const Steps& seen, LogRecords& out) {
+    if (seen.counted) out.note(counted_note);
+    if (seen.averaged)
+        out.note(
+            "numbers of fairseq are means over the updates since the record before, or over an "
+            "epoch: single steps vary more");
 }
 
 constexpr const char* truncated_note = "the last line is incomplete and was skipped";
@@ -274,8 +294,6 @@ std::string_view whole_lines(std::string_view text, LogRecords& out) {
     out.note(truncated_note);
     return text.substr(0, end + 1);
 }
-
-constexpr const char* counted_note = "no column or key gives the step: records are counted from 1";
 
 }  // namespace
 
@@ -333,7 +351,7 @@ void read_history(std::string_view text, LogRecords& out) {
         ++counted;
         read_record(record, counted, fmt::format("record {}", counted), seen, out);
     }
-    if (seen.counted) out.note(counted_note);
+    note_steps(seen, out);
 }
 
 void read_json_lines(LogFile& file, LogRecords& out) {
@@ -353,7 +371,7 @@ void read_json_lines(LogFile& file, LogRecords& out) {
             Json::parse(with_quoted_nonfinite(*line), fmt::format("{}: {}", out.source(), place));
         read_record(record, ++counted, place, seen, out);
     }
-    if (seen.counted) out.note(counted_note);
+    note_steps(seen, out);
 }
 
 }  // namespace tsdiag
