@@ -650,7 +650,7 @@ TEST(NamesGradientNorm, TakesWordsOfModulesForNoFunctions) {
           "grad_norm.policy.log_std", "log/grad_norm", "train_log/grad_norm",
           "grad/blocks.0.attn_norm.weight.norm", "l2_norm/grad/blocks.0.norm_1.weight",
           "unclipped_grad_norm", "grad_norm_before_clip", "train/preclip_grad_norm",
-          "gradNormUnclipped"})
+          "gradNormUnclipped", "logit_scale_grad_norm", "train/grad_norm_logit_scale"})
         EXPECT_TRUE(names_gradient_norm(name)) << name;
 }
 

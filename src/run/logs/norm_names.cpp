@@ -106,7 +106,10 @@ bool is_before_clipping(const std::vector<std::string>& words, std::size_t i) {
 std::string word_beside_norm(std::string_view part) {
     const std::vector<std::string> words = words_of(part);
     for (std::size_t i = 0; i < words.size(); ++i) {
-        const bool beside = std::ranges::find(words_beside, words[i]) != words_beside.end();
+        // The logit_scale of CLIP is a parameter.
+        const bool parameter = words[i] == "scale" && i > 0 && words[i - 1] == "logit";
+        const bool beside =
+            !parameter && std::ranges::find(words_beside, words[i]) != words_beside.end();
         // "ln" is a LayerNorm elsewhere.
         const bool logarithm = words[i] == "ln" && i + 1 < words.size() &&
                                (words[i + 1].starts_with("grad") || words[i + 1] == "gnorm");
