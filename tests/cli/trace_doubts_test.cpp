@@ -991,6 +991,17 @@ TEST_F(TraceDoubts, ALastNormOfAnotherStateIsRefused) {
            hidden("final_norm.1", 7)});
     EXPECT_THAT(refused(),
                 HasSubstr("is no norm of out.1, nor of hidden_states.2, nor the last state"));
+    // Padding that a model fills with zeros, in a file that does not say what is padding.
+    std::vector<double> padded = normed;
+    std::fill(padded.begin() + (tokens - 3) * width, padded.end(), 0.0);
+    std::vector<Array> all = {first, middle, array("hidden_states.2", last),
+                              array("final_norm.1", padded)};
+    write(all);
+    EXPECT_THAT(refused(), HasSubstr("; rows of zeros in final_norm.1 look like padding, which "
+                                     "--mask FILE, or attention_mask in the file, leaves out; "));
+    all.push_back({"attention_mask", {tokens}, {1, 1, 1, 1, 1, 0, 0, 0}});
+    write(all);
+    EXPECT_EQ(probe().code, 0);
 }
 
 /// Where a step stands is found in one sample and holds in all.

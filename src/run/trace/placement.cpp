@@ -265,15 +265,31 @@ struct Layer {
     bool last = false;
 };
 
+/// Of rows that are zeros in one of two states alone: `before`, what they look like, `behind`.
+/// Empty where there are none.
+std::string said_of_zeros(const State& y, const State& x, std::string_view before,
+                          std::string_view behind = "") {
+    const auto is_zero = [](const State& s, Index i) {
+        return std::ranges::all_of(s.row(i), [](double v) { return v == 0; });
+    };
+    for (Index i = 0; i < std::min(y.rows, x.rows); ++i)
+        if (is_zero(y, i) != is_zero(x, i))
+            return fmt::format(
+                "{}rows of zeros in {} look like padding, which --mask FILE, or attention_mask in "
+                "the file, leaves out{}",
+                before, (is_zero(y, i) ? y : x).name, behind);
+    return {};
+}
+
 std::string no_norm(const State& y, const State& x) {
-    return fmt::format("{} is not a norm of {}", y.array, x.name);
+    return fmt::format("{} is not a norm of {}{}", y.array, x.name, said_of_zeros(y, x, " (", ")"));
 }
 
 std::string no_sum(const State& y, const State& x, const State& b) {
     const bool branch = shows(is_same(y, b));
-    return fmt::format(
-        "{} is not {} + {}{}", y.array, x.name, b.name,
-        branch ? fmt::format(" (the branch alone? save it as {} only)", b.name) : "");
+    return fmt::format("{} is not {} + {}{}", y.array, x.name, b.name,
+                       branch ? fmt::format(" (the branch alone? save it as {} only)", b.name)
+                              : said_of_zeros(y, x, " (", ")"));
 }
 
 /// Is the output of the layer `end` or one of those that change it, or, of the last layer, a norm
@@ -290,7 +306,8 @@ void add_output(Evidence& out, const Layer& l, const State& end, const State& be
     out.add(claim, [&] {
         const bool branch = shows(is_sum(l.next, before, end));
         return fmt::format("{} is not the output of its layer, {}{}", end.array, l.next.name,
-                           branch ? " (the branch alone? add what it is added to)" : "");
+                           branch ? " (the branch alone? add what it is added to)"
+                                  : said_of_zeros(l.next, end, " (", ")"));
     });
 }
 
@@ -584,7 +601,7 @@ void require_final_norm(const SavedTrace& trace, Index layer, const SampleTokens
     if (!own) return;
     const auto next = trace.states().find(layer + 1);
     const SavedTrace::Array* last = next == trace.states().end() ? nullptr : &next->second;
-    std::string of;
+    std::string of, zeros;
     Fit fit;
     for (const auto& [name, array] : {std::pair("class", trace.outer("class", layer)),
                                       {"out", trace.outer("out", layer)},
@@ -602,11 +619,12 @@ void require_final_norm(const SavedTrace& trace, Index layer, const SampleTokens
         if (!norm || norm->holds() || (same ? array == last : is_norm_over_tokens_of(y, x))) return;
         of += fmt::format("{}{}", of.empty() ? "" : ", nor of ", x.name);
         fit = *norm;
+        if (zeros.empty()) zeros = said_of_zeros(y, x, "; ");
     }
     if (of.empty()) return;
     throw UsageError(fmt::format(
-        "{} is no norm of {}{}{}; correct one of them, or leave it or the sample out.", own->name,
-        of, last ? ", nor the last state itself" : "", at_sample(number, layer, fit)));
+        "{} is no norm of {}{}{}{}; correct one of them, or leave it or the sample out.", own->name,
+        of, last ? ", nor the last state itself" : "", at_sample(number, layer, fit), zeros));
 }
 
 }  // namespace
@@ -798,10 +816,10 @@ void require_same_states(const SavedTrace& trace, Index layer, const SampleToken
         if (may_be_norm && !shows(claim)) claim = is_norm_of(y, x);
         if (!claim || claim->holds()) continue;
         throw UsageError(fmt::format(
-            "{} has other numbers than {}, which is the same state{}{}; correct one of both, or "
+            "{} has other numbers than {}, which is the same state{}{}{}; correct one of both, or "
             "leave it or the sample out.",
             own->name, y.name, may_be_norm ? " or a norm of it" : "",
-            at_sample(number, layer, *claim)));
+            at_sample(number, layer, *claim), said_of_zeros(y, x, "; ")));
     }
 }
 
