@@ -289,6 +289,31 @@ TEST(Gradients, ValuesOfAKeyThatComeBackTellSeriesApartIfTheyAreWords) {
     EXPECT_EQ(series("name", [](int) { return "gpt_max_grad_norm=1.0"; }), 1u);
 }
 
+/// Which of the states of a folder was read, and where its logs are if it has none itself.
+TEST(Gradients, OfAFolderSayWhatTheyAreOf) {
+    const TemporaryDirectory folder;
+    for (const int last : {40, 50}) {
+        std::string state = "{\n \"log_history\": [";
+        for (int t = 1; t <= last; ++t)
+            state += fmt::format("{}{{\"step\": {}, \"grad_norm\": {}}}", t > 1 ? ", " : "", t,
+                                 1 + 0.5 * std::sin(0.9 * t * t));
+        const std::string place = fmt::format("run/checkpoint-{}", last);
+        fs::create_directories(folder / place);
+        write_file(folder / (place + "/trainer_state.json"), state + "]\n}\n");
+    }
+    const Finished done = tsdiag(folder, {"gradients", "run", "--no-report", "--json"});
+    ASSERT_EQ(done.code, 0) << done.err;
+    EXPECT_THAT(done.out, HasSubstr("numbers are those of checkpoint-50/trainer_state.json"));
+    EXPECT_EQ(Json::parse(done.out, "gradients")["series"].array()[0]["count"].integer(), 50);
+
+    fs::create_directories(folder / "logs/train_inner");
+    write_file(folder / "logs/train_inner/events.out.tfevents.1.host", "");
+    const Finished refused = tsdiag(folder, {"gradients", "logs", "--no-report"});
+    EXPECT_EQ(refused.code, 1);
+    expect_one_sentence(refused.err);
+    EXPECT_THAT(refused.err, HasSubstr("pass one of its folders that hold some: train_inner."));
+}
+
 /// Its progress bar writes records of updates and, with `train_` before each key, of epochs.
 TEST(Gradients, OfFairseqAreMeansAtTheStepsOfItsKeys) {
     const TemporaryDirectory folder;

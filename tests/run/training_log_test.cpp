@@ -345,6 +345,30 @@ TEST_F(TrainingLog, TellsOfNumbersThatAreEqual) {
     EXPECT_EQ(notes([&](int t) { return t % 4 == 0 ? 0 : free(t); }),
               "15 of 60 numbers are 0, as of steps that were skipped\n");
     EXPECT_EQ(notes([](int t) { return t % 3; }), "");  // of a few values
+    // A logger that writes four times what was computed once; t / 4 is at most 14.
+    EXPECT_EQ(notes([&](int t) { return 1 + double(t / 4 * 7 % 15) / 16; }),
+              "42 of 60 numbers are equal to the one before, as where a logger writes its last "
+              "number again, or few digits\n");
+}
+
+TEST_F(TrainingLog, TellsOfAnotherStepThatWasNotTaken) {
+    const std::string said =
+        "steps are those of _step, not of train/global_step, which is 100 "
+        "where that is 1; --step-column takes another";
+    for (const char* text :
+         {"_step,train/global_step,grad_norm\n0,0,0.5\n1,100,0.6\n2,,0.7\n3,300,0.6\n",
+          "{\"train/global_step\": 0, \"_step\": 0, \"grad_norm\": 0.5}\n"
+          "{\"train/global_step\": 100, \"_step\": 1, \"grad_norm\": 0.6}\n"
+          "{\"_step\": 2, \"grad_norm\": 0.6}\n"}) {
+        EXPECT_EQ(read(text)[0].notes, std::vector<std::string>{said}) << text;
+        EXPECT_EQ(read(text)[0].steps[1], 1);
+    }
+    const auto equal = read("_step,train/global_step,grad_norm\n0,0,0.5\n1,1.0,0.6\n2,,0.7\n");
+    EXPECT_TRUE(equal[0].notes.empty());
+    const auto given =
+        read("_step,global_step,grad_norm\n0,0,0.5\n1,100,0.6\n", {.step_column = "global_step"});
+    EXPECT_TRUE(given[0].notes.empty());
+    EXPECT_EQ(given[0].steps, (Steps{0, 100}));
 }
 
 TEST_F(TrainingLog, TellsGaps) {
@@ -429,6 +453,8 @@ TEST_F(TrainingLog, RefusesInOneSentence) {
     expect("step,grad_norm\n1e300,2\n", "expected a whole number");
     expect("step,grad_norm,grad_norm\n1,2,3\n", "has two columns named 'grad_norm'");
     expect("step,\"grad_norm\n1,2\n", "a quoted field is not terminated");
+    expect("step;grad_norm\n1;0,5\n2;0,6\n", "line 1: separates columns by semicolons, expected");
+    expect("step\tgrad_norm\n1\t0.5\n", "line 1: separates columns by tabs, expected commas");
     expect("{\"step\": 1, \"grad_norm\": [1]}\n", "'grad_norm' is not a number");
     expect("{\"step\": 1, \"grad_norm\": 1", "line 1");
     expect("{\"log_history\": 3}", "'log_history': is not a list of records");
@@ -534,6 +560,13 @@ TEST_F(TrainingLog, JoinsTheEventFilesOfAResumedRun) {
           head() + event(1, simple("gnorm", 1)) + event(2, simple("gnorm", 2)));
     const auto all = read_training_log(folder / "run");
     EXPECT_EQ(all[0].values, (Numbers{1, 5, 6}));
+    EXPECT_TRUE(all[0].notes.empty());
+    // As SummaryWriter.add_scalars writes them.
+    std::filesystem::create_directories(folder / "run/norms_a");
+    write("norms_a/events.out.tfevents.1.host", head() + event(1, simple("gnorm", 1)));
+    EXPECT_EQ(read_training_log(folder / "run")[0].notes,
+              std::vector<std::string>{"event files in folders of this one are not read, which are "
+                                       "logs of their own: norms_a; pass such a folder"});
     // Those of two runs have the same steps.
     write("events.out.tfevents.2.host",
           head() + event(1, simple("gnorm", 5)) + event(2, simple("gnorm", 6)));

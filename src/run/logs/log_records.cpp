@@ -35,6 +35,25 @@ std::string_view last_part(std::string_view name) {
     return slash == std::string_view::npos ? name : name.substr(slash + 1);
 }
 
+/// Says of numbers that many of them are equal to the one before, more than draws of the same
+/// values would be.  Zeros and the largest are told of otherwise.
+void add_repeated_numbers(const std::vector<double>& values, double limit,
+                          std::vector<std::string>& to) {
+    std::map<double, double> counts;
+    std::size_t repeats = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        ++counts[values[i]];
+        repeats += i > 0 && values[i] == values[i - 1] && values[i] != 0 && values[i] < limit;
+    }
+    double by_chance = 0;
+    for (const auto& [value, count] : counts) by_chance += count * count / double(values.size());
+    if (3 * repeats < values.size() || double(repeats) < 2 * by_chance) return;
+    to.push_back(fmt::format(
+        "{} of {} numbers are equal to the one before, as where a logger writes its last number "
+        "again, or few digits",
+        repeats, values.size()));
+}
+
 /// Says of numbers what a share of them that are equal may mean: steps without a gradient, norms
 /// that were written after they were clipped.
 void add_equal_numbers(const std::vector<double>& values, std::vector<std::string>& to) {
@@ -43,6 +62,7 @@ void add_equal_numbers(const std::vector<double>& values, std::vector<std::strin
     constexpr double clipped = 1 - 1e-5;
     if (values.size() < fewest) return;
     const double most = *std::ranges::max_element(values);
+    add_repeated_numbers(values, clipped * most, to);
     const auto is_largest = [&](double v) { return v > 0 && v >= clipped * most; };
     const auto zeros = std::size_t(std::ranges::count(values, 0.0)),
                largest = std::size_t(std::ranges::count_if(values, is_largest));
@@ -161,6 +181,16 @@ void LogRecords::add_text(std::string_view name, Index step, std::string_view te
 
 void LogRecords::note(std::string text) { notes_.push_back(std::move(text)); }
 
+void LogRecords::compare_step(std::string_view name, Index step, std::string_view other,
+                              std::string_view text) {
+    const std::optional<double> value = logged_number(text);
+    if (!other_step_.empty() || !value || *value == double(step)) return;
+    other_step_ = fmt::format(
+        "steps are those of {}, not of {}, which is {} where that is {}; --step-column takes "
+        "another",
+        name, other, trimmed(text), step);
+}
+
 void LogRecords::fail(const std::string& place, const std::string& what) const {
     throw FormatError(fmt::format("{}: {}: {}.", source_, place, what));
 }
@@ -255,7 +285,8 @@ std::vector<LoggedSeries> LogRecords::finish() {
     for (const Gathered& one : all_)
         for (LoggedSeries& series : finished(one)) out.push_back(std::move(series));
     if (out.empty()) fail_empty();
-    if (std::string line = left_out(); !line.empty()) out.front().notes.push_back(std::move(line));
+    for (const std::string& line : {left_out(), other_step_})
+        if (!line.empty()) out.front().notes.push_back(line);
     return out;
 }
 

@@ -26,6 +26,9 @@ class LogRecords {
                   const std::string& place);
 
     void note(std::string text);
+    /// Remembers where another column or key that may hold the step has another number, `text`.
+    void compare_step(std::string_view name, Index step, std::string_view other,
+                      std::string_view text);
     /// Sets the file of the records that follow.
     void enter(std::string source) {
         source_ = std::move(source);
@@ -69,6 +72,7 @@ class LogRecords {
     std::vector<std::string> sources_;  ///< of complaints
     LogOptions options_;
     std::vector<std::string> known_, notes_;
+    std::string other_step_;  ///< the first that differs, in words
     Index added_ = 0, file_ = 0;
     std::optional<double> epoch_ = {};
     std::map<std::string, bool, std::less<>> wanted_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <unordered_set>
 
 #include "log_records.hpp"
@@ -80,6 +81,7 @@ struct Layout {
     std::vector<std::pair<std::size_t, std::string>> columns;  ///< of a wide table
     std::vector<std::pair<std::size_t, std::size_t>> bounds;   ///< beside each of them, or none
     std::vector<std::size_t> others;  ///< columns that may tell records of one step apart
+    std::vector<std::size_t> steps;   ///< columns beside that of the step that may hold it
 
     bool is_long() const { return tag != none && value != none; }
 };
@@ -100,6 +102,8 @@ Layout layout_of(const std::vector<std::string>& names, LogRecords& out) {
         const int rank = epoch_rank(names[c]);
         if (rank > 0 && (layout.epoch == none || rank < epoch_rank(names[layout.epoch])))
             layout.epoch = c;
+        if (c != layout.step && step_rank(names[c]) > 0 && out.options().step_column.empty())
+            layout.steps.push_back(c);
         if (is_qualifier(names[c]) && c != layout.tag && c != layout.step && c != layout.value &&
             names[c] != out.options().column)
             layout.qualifiers.push_back(c);
@@ -197,6 +201,11 @@ void read_object(const Json& object, const std::string& prefix, const std::strin
     }
 }
 
+/// A number of a record as a log writes it.
+std::string text_of(const Json& value) {
+    return value.is_string() ? value.string() : shortest(value.number());
+}
+
 /// The step of an object; -1 where it has none.
 Index step_of(const Json& object, const std::string& place, const LogRecords& out) {
     const std::string& given = out.options().step_column;
@@ -223,7 +232,19 @@ Index step_of(const Json& object, const std::string& place, const LogRecords& ou
                  "holds all steps at once, expected one record per line, such as {\"step\": 1, "
                  "\"grad_norm\": 0.5}; write the log so (pandas: orient='records', lines=True)");
     if (!best) return -1;
-    return parse_step(best->is_string() ? best->string() : shortest(best->number()), out, place);
+    return parse_step(text_of(*best), out, place);
+}
+
+/// Compares the step of a record with its other keys that may hold it.
+void compare_steps(const Json& record, Index step, LogRecords& out) {
+    if (step < 0 || !out.options().step_column.empty()) return;
+    std::map<int, std::string> keys;  // by their ranks
+    for (const auto& [key, value] : record.object())
+        if (const int rank = step_rank(key); rank > 0 && (value.is_number() || value.is_string()))
+            keys.try_emplace(rank, key);
+    for (const auto& [rank, key] : keys)
+        if (key != keys.begin()->second)
+            out.compare_step(keys.begin()->second, step, key, text_of(record[key]));
 }
 
 /// " layer=3 rank=0"
@@ -232,8 +253,7 @@ std::string qualifiers_of(const Json& record, const LogRecords& out) {
     for (const auto& [key, value] : record.object())
         if (is_qualifier(key) && key != out.options().column && key != out.options().step_column &&
             (value.is_number() || value.is_string()))
-            of += fmt::format(" {}={}", key,
-                              value.is_string() ? value.string() : shortest(value.number()));
+            of += fmt::format(" {}={}", key, text_of(value));
     return of;
 }
 
@@ -263,6 +283,7 @@ void read_record(const Json& record, Index counted, const std::string& place, St
     enter_keys(record, "", epoch, out);
     read_object(record, "", qualifiers_of(record, out), step < 0 ? counted : step, place, out);
     if (out.added() == before) return;
+    compare_steps(record, step, out);
     seen.averaged = seen.averaged || is_mean_of_updates(record);
     (step < 0 ? seen.counted : seen.numbered) = true;
     if (seen.numbered && seen.counted)
@@ -300,6 +321,12 @@ std::string_view whole_lines(std::string_view text, LogRecords& out) {
 void read_csv_log(std::string_view text, LogRecords& out) {
     CsvReader row(whole_lines(text, out), out.source());
     const std::vector<std::string> names = row.fields();
+    if (const std::size_t mark =
+            names.size() == 1 ? names[0].find_first_of(";\t") : std::string::npos;
+        mark != std::string::npos)
+        out.fail("line 1",
+                 fmt::format("separates columns by {}, expected commas (and decimal points)",
+                             names[0][mark] == ';' ? "semicolons" : "tabs"));
     const Layout layout = layout_of(names, out);
     if (layout.step == none) out.note(counted_note);
     Index counted = 0;
@@ -323,7 +350,10 @@ void read_csv_log(std::string_view text, LogRecords& out) {
         for (std::size_t i = 0; i < layout.columns.size(); ++i) {
             const auto& [c, name] = layout.columns[i];
             if (row.text(c).empty()) continue;
-            out.add_text(qualified(name, row, layout, names), step(), row.text(c), place);
+            const Index at = step();
+            out.add_text(qualified(name, row, layout, names), at, row.text(c), place);
+            for (const std::size_t other : layout.steps)
+                out.compare_step(names[layout.step], at, names[other], row.text(other));
             const auto& [low, high] = layout.bounds[i];
             averaged = averaged || (low != none && high != none && row.text(low) != row.text(high));
         }

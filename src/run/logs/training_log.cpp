@@ -1,9 +1,11 @@
 #include "tsdiag/training_log.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <regex>
+#include <set>
 
 #include "log_records.hpp"
 #include "tsdiag/error.hpp"
@@ -132,6 +134,50 @@ fs::path last_state(const fs::path& folder) {
     return last;
 }
 
+/// The tables of `tsdiag train`.
+constexpr const char *table_of_steps = "steps.csv", *table_of_layers = "gradients.csv";
+
+bool is_training(const fs::path& given) {
+    std::error_code failed;
+    return fs::is_regular_file(given / table_of_steps, failed) &&
+           fs::is_regular_file(given / table_of_layers, failed);
+}
+
+/// The folders below one that hold event files, as "train, valid"; at most four, no deeper than
+/// two.
+std::string folders_of_events(const fs::path& given) {
+    constexpr int deepest = 1;
+    constexpr std::size_t most = 4;
+    std::set<std::string> found;
+    std::error_code failed;
+    const auto options = fs::directory_options::skip_permission_denied;
+    for (fs::recursive_directory_iterator at(given, options, failed), end; !failed && at != end;
+         at.increment(failed)) {
+        if (at.depth() > deepest) at.disable_recursion_pending();
+        if (at.depth() > 0 && is_event_name(at->path()))
+            found.insert(at->path().parent_path().lexically_relative(given).string());
+    }
+    const std::size_t more = found.size() > most ? found.size() - most : 0;
+    found.erase(std::prev(found.end(), std::ptrdiff_t(more)), found.end());
+    return fmt::format("{}{}", fmt::join(found, ", "),
+                       more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
+/// What was chosen of a folder, and what in it is not read; empty: it is no folder, or all of it.
+std::string said_of_folder(const fs::path& given, const std::vector<fs::path>& files) {
+    std::error_code failed;
+    if (files.empty() || !fs::is_directory(given, failed) || is_training(given)) return {};
+    const std::string first = files.front().lexically_relative(given).string();
+    if (!is_event_name(files.front()))
+        return first == "trainer_state.json" ? "" : fmt::format("numbers are those of {}", first);
+    std::string unread = folders_of_events(given);
+    if (unread.empty()) return {};
+    return fmt::format(
+        "event files in folders of this one are not read, which are logs of their "
+        "own: {}; pass such a folder",
+        unread);
+}
+
 std::vector<fs::path> files_of(const fs::path& given) {
     std::error_code failed;
     if (!fs::is_directory(given, failed)) return {given};
@@ -142,10 +188,12 @@ std::vector<fs::path> files_of(const fs::path& given) {
     if (!events.empty()) return events;
     if (fs::exists(given / "trainer_state.json", failed)) return {given / "trainer_state.json"};
     if (const fs::path state = last_state(given); !state.empty()) return {state};
+    const std::string below = folders_of_events(given);
     throw FormatError(fmt::format(
         "{}: contains no TensorBoard event file (*tfevents*) and no "
-        "trainer_state.json, and tsdiag has not trained in it; pass the path of the log.",
-        given.string()));
+        "trainer_state.json, and tsdiag has not trained in it; pass {}.",
+        given.string(),
+        below.empty() ? "the path of the log" : "one of its folders that hold some: " + below));
 }
 
 std::vector<LoggedSeries> read_files(const std::vector<fs::path>& files, const fs::path& given,
@@ -156,16 +204,10 @@ std::vector<LoggedSeries> read_files(const std::vector<fs::path>& files, const f
         read_file(one, records);
     }
     records.enter(given.string());
-    return records.finish();
-}
-
-/// The tables of `tsdiag train`.
-constexpr const char *table_of_steps = "steps.csv", *table_of_layers = "gradients.csv";
-
-bool is_training(const fs::path& given) {
-    std::error_code failed;
-    return fs::is_regular_file(given / table_of_steps, failed) &&
-           fs::is_regular_file(given / table_of_layers, failed);
+    std::vector<LoggedSeries> all = records.finish();
+    if (std::string said = said_of_folder(given, files); !said.empty())
+        all.front().notes.push_back(std::move(said));
+    return all;
 }
 
 /// Of all parameters, and of those of each layer and of none; one of them where a column is named.
