@@ -552,6 +552,65 @@ TEST_F(TraceDoubts, PaddingThatStaysIsNoStateBefore) {
     EXPECT_THAT(one_line(probe().out), HasSubstr(equal));
 }
 
+/// Of a batch without a mask, where nothing else says that rows are no tokens.
+TEST_F(TraceDoubts, RowsThatLookLikePaddingAreTold) {
+    const char* padding = "looks like padding and is measured as tokens; --mask FILE, or";
+    const auto states = [&](Index layer, Index first, Index last, double factor) {
+        std::vector<Array> all;
+        for (Index l = 0; l < 2; ++l) {
+            std::vector<double> x = state(0), y = state(1);
+            for (Index i = first * width; l == layer && i < last * width; ++i)
+                y[std::size_t(i)] = factor * double(1 + i % width);
+            x.insert(x.end(), y.begin(), y.end());
+            all.push_back({fmt::format("hidden_states.{}", l), {2, tokens, width}, x});
+        }
+        return all;
+    };
+    const auto said = [&](const std::vector<Array>& all) {
+        write(all);
+        const Finished found = probe();
+        EXPECT_EQ(found.code, 0) << found.err;
+        return one_line(found.out);
+    };
+    EXPECT_THAT(said(states(0, 5, tokens, 0)),
+                HasSubstr(std::string("hidden_states.0: the last 3 rows of sample 1 hold zeros "
+                                      "alone, which ") +
+                          padding));
+    EXPECT_THAT(said(states(1, 0, 2, 0)),
+                HasSubstr("hidden_states.1: the first 2 rows of sample 1 hold zeros alone"));
+    EXPECT_THAT(said(states(0, 4, tokens, 1)),
+                HasSubstr("hidden_states.0: the last 4 rows of sample 1 are equal, which looks"));
+    // Two equal words, tokens that became alike, and rows that a mask hides.
+    EXPECT_THAT(said(states(0, 6, tokens, 1)), Not(HasSubstr(padding)));
+    EXPECT_THAT(said(states(1, 4, tokens, 1)), Not(HasSubstr(padding)));
+    std::vector<Array> hidden = states(0, 5, tokens, 0);
+    std::vector<double> mask(2 * std::size_t(tokens), 1);
+    std::fill(mask.end() - 3, mask.end(), 0.0);
+    hidden.push_back({"attention_mask", {2, tokens}, mask});
+    EXPECT_THAT(said(hidden), Not(HasSubstr(padding)));
+}
+
+/// PyTorch's layers put tokens before samples unless they are told otherwise.
+TEST_F(TraceDoubts, WhichAxisCountsSamplesIsSaidWhereNothingTells) {
+    const auto said = [&](Index samples, Index n) {
+        std::vector<Array> all;
+        for (int l = 0; l < 2; ++l) {
+            std::vector<double> x;
+            for (Index i = 0; i < samples * n * width; ++i)
+                x.push_back(std::sin(double(i * i + 17 * l)) + 0.5);
+            all.push_back({fmt::format("hidden_states.{}", l), {samples, n, width}, x});
+        }
+        write(all);
+        const Finished found = probe();
+        EXPECT_EQ(found.code, 0) << found.err;
+        return one_line(found.out);
+    };
+    const char* axes =
+        "hidden_states: their axes are samples, tokens, width: 8 samples of 2 tokens";
+    EXPECT_THAT(said(8, 2), HasSubstr(axes));
+    EXPECT_THAT(said(2, 8), Not(HasSubstr("their axes")));
+}
+
 TEST_F(TraceDoubts, SquareArraysWithoutNamesAreStatesOrMaps) {
     const std::vector<double> p = softmax();
     write({maps("arr_0", p), maps("arr_1", p)});

@@ -779,6 +779,13 @@ TraceNotes describe_trace(const Checkpoint& file, const TraceOptions& options,
             fmt::format("placement {}, which the arrays fit", name(notes.placement)));
     notes.warnings = trace.gaps(masks);
     notes.defaults = trace.assumed();
+    // Of states alone nothing else tells which axis is which.
+    if (const TraceSummary& sizes = trace.summary();
+        sizes.samples > sizes.tokens && !sizes.has_attention && !trace.mask())
+        notes.defaults.push_back(
+            fmt::format("hidden_states: their axes are samples, tokens, width: {} samples of {} "
+                        "token{}",
+                        sizes.samples, sizes.tokens, sizes.tokens == 1 ? "" : "s"));
     const auto used = [&](const SavedTrace::Layers& layers, std::string_view what) {
         if (!layers.empty())
             notes.recognised.push_back(fmt::format("{} {}", what, layers_text(layers)));

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -198,8 +199,61 @@ bool holds_whole_numbers(const SavedTrace::Array& array, const SampleTokens& sam
            std::ranges::any_of(values, [](double v) { return std::abs(v) > 1; });
 }
 
+/// Rows at one end of a sample that are one row.
+struct EqualRows {
+    Index count = 0;  ///< 0: there are none, or all are
+    bool zeros = false, first = false;
+};
+
+/// The last rows of a sample, or else the first, that hold zeros, or are `fewest` or more.
+EqualRows equal_rows(const SavedTrace::Array& array, const SampleTokens& sample, Index fewest) {
+    const RawTensor x = array.sample(sample.number);
+    const std::span<const Index> tokens = sample.of(x.shape.front());
+    const Index size = std::ssize(tokens);
+    for (const bool first : {false, true}) {
+        if (size < 2) break;
+        const auto row = [&](Index i) {
+            return numbers_at(x, tokens[std::size_t(first ? i : size - 1 - i)]);
+        };
+        const std::vector<double> outermost = row(0);
+        Index count = 1;
+        while (count < size && row(count) == outermost) ++count;
+        const bool zeros = std::ranges::all_of(outermost, [](double v) { return v == 0; });
+        if (count < size && (zeros || count >= fewest)) return {count, zeros, first};
+    }
+    return {};
+}
+
+/// Says where rows look like padding that no mask hides: zeros in any state, several equal rows in
+/// that before the first layer, where tokens cannot have become alike.
+void add_padding(const SavedTrace& trace, std::span<const SampleTokens> samples,
+                 std::vector<std::string>& to) {
+    constexpr Index fewest = 3;  // fewer may be words
+    for (const auto& [layer, array] : trace.states()) {
+        EqualRows found;
+        Index sample = 0, more = -1;
+        for (const SampleTokens& one : samples) {
+            const EqualRows own =
+                equal_rows(array, one, layer == 0 ? fewest : std::numeric_limits<Index>::max());
+            if (own.count > 0 && ++more == 0) found = own, sample = one.number;
+        }
+        if (found.count == 0) continue;
+        const bool single = found.count == 1;
+        to.push_back(fmt::format(
+            "hidden_states.{}: the {} {}of sample {}{} {}, which looks like padding and is "
+            "measured as tokens; --mask FILE, or attention_mask in the file, leaves it out",
+            layer, found.first ? "first" : "last",
+            single ? "row " : fmt::format("{} rows ", found.count), sample,
+            more > 0 ? fmt::format(" (and some of {} more)", more) : "",
+            !found.zeros ? "are equal"
+            : single     ? "holds zeros alone"
+                         : "hold zeros alone"));
+        return;
+    }
+}
+
 /// Says of states that seem to be something else than they are named: the numbers of the state
-/// before, or whole numbers alone, by the tokens that `masks` keep.
+/// before, whole numbers alone, or padding, by the tokens that `masks` keep.
 void add_strange_states(const SavedTrace& trace, const std::vector<std::vector<bool>>& masks,
                         std::vector<std::string>& to) {
     const std::vector<SampleTokens> samples = kept_tokens(trace, masks);
@@ -224,6 +278,7 @@ void add_strange_states(const SavedTrace& trace, const std::vector<std::vector<b
         to.push_back(fmt::format(
             "hidden_states.{} holds whole numbers alone, as ids or codes before they are scaled",
             whole->first));
+    add_padding(trace, samples, to);
 }
 
 }  // namespace
