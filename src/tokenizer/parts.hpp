@@ -202,5 +202,8 @@ void require_agreement(const std::filesystem::path& folder, const Parts& parts);
 /// Notes a tokenizer_class of another kind than the tokenizer.json beside it, which Transformers
 /// follows.
 void note_class(const std::filesystem::path& folder, Parts& parts);
+/// Warns of a vocab.txt, or of a vocab.json and a merges.txt, in `folder` that give a token of
+/// `json`, a tokenizer.json, another id, or have other merges.
+void note_other_vocabulary(const std::filesystem::path& folder, const Json& json, Parts& parts);
 
 }  // namespace tsdiag::tokenizer

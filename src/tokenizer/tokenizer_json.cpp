@@ -211,6 +211,7 @@ Tokenizer open_tokenizer(const fs::path& path) {
             tokenizer::add_declared_tokens(folder, *parts, tokenizer::Missing::appended);
             tokenizer::require_agreement(folder, *parts);
             tokenizer::note_class(folder, *parts);
+            tokenizer::note_other_vocabulary(folder, json, *parts);
             tokenizer::require_same_flags(folder, json);
         }
         parts->notes.push_back(fmt::format("{} {}", file.filename().string(), sha256(text)));

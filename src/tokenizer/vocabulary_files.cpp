@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <unordered_map>
+#include <vector>
 
 #include "models.hpp"
 #include "parts.hpp"
@@ -281,6 +283,69 @@ std::shared_ptr<Parts> read_gpt2(const fs::path& folder) {
     return parts;
 }
 
+using Ids = std::vector<std::pair<std::string, std::int64_t>>;
+
+Ids words_of(const fs::path& file) {
+    Ids out;
+    for (std::string& line : lines_of(file_text(file, "a vocabulary", longest_vocabulary)))
+        out.emplace_back(std::move(line), std::ssize(out));
+    return out;
+}
+
+Ids ids_of(const fs::path& file) {
+    Ids out;
+    const std::string text = file_text(file, "a vocabulary", longest_vocabulary);
+    const Json json = Json::parse(text, file.string(), longest_vocabulary);
+    if (json.is_object())
+        for (const auto& [token, id] : json.object())
+            if (id.is_integer()) out.emplace_back(token, id.integer());
+    return out;
+}
+
+/// "vocab.txt gives 'a' the id 5, which has 4 in it": the first token of `file` with another id
+/// than in `vocabulary`, that of a tokenizer.json, and how many more there are; empty: there is
+/// none.
+std::string other_ids(const Ids& ids, const Json& vocabulary, const fs::path& file) {
+    if (!vocabulary.is_object()) return {};
+    // Of a token that is there twice the later id counts.
+    std::unordered_map<std::string_view, std::int64_t> last;
+    for (const auto& [token, id] : ids) last[token] = id;
+    std::string first;
+    int more = -1;
+    for (const auto& [token, id] : vocabulary.object()) {
+        const auto other = last.find(token);
+        if (other == last.end() || !id.is_integer() || other->second == id.integer()) continue;
+        if (++more == 0)
+            first =
+                fmt::format("{} gives '{}' the id {}, which has {} in it", file.filename().string(),
+                            visible(shortened(token, 60)), other->second, id.integer());
+    }
+    return first + (more > 0 ? fmt::format(" (and {} more)", more) : "");
+}
+
+/// "merge 0 of merges.txt is 'b a', and 'a b' in it": the first one that differs from those of a
+/// tokenizer.json, or how many there are; empty: there is none.
+std::string other_merge(const fs::path& file, const Json& merges) {
+    if (!merges.is_array()) return {};
+    std::vector<std::string> lines =
+        lines_of(file_text(file, "a list of merges", longest_vocabulary));
+    if (!lines.empty() && lines.front().starts_with("#version")) lines.erase(lines.begin());
+    std::erase(lines, "");
+    const Json::Array& own = merges.array();
+    for (std::size_t i = 0; i < std::min(lines.size(), own.size()); ++i) {
+        std::string pair = own[i].is_string() ? own[i].string() : "";
+        if (own[i].is_array() && own[i].array().size() == 2)
+            pair = own[i].array()[0].string() + ' ' + own[i].array()[1].string();
+        if (lines[i] != pair)
+            return fmt::format("merge {} of {} is '{}', and '{}' in it", i,
+                               file.filename().string(), visible(shortened(lines[i], 60)),
+                               visible(shortened(pair, 60)));
+    }
+    if (lines.size() == own.size()) return {};
+    return fmt::format("{} has {} merges, and it has {}", file.filename().string(), lines.size(),
+                       own.size());
+}
+
 /// Meta's own folders have params.json in place of a config.json.
 Json config_of(const fs::path& folder) {
     Json config = json_beside(folder, "config.json");
@@ -323,6 +388,24 @@ void note_class(const fs::path& folder, Parts& parts) {
         parts.notes.push_back(
             fmt::format("tokenizer.json is followed, a {}, though tokenizer_class is {}Tokenizer",
                         parts.model->kind, said));
+}
+
+void note_other_vocabulary(const fs::path& folder, const Json& json, Parts& parts) {
+    const Json& model = json["model"];
+    const fs::path words = folder / "vocab.txt", ids = folder / "vocab.json",
+                   merges = folder / "merges.txt";
+    std::string found;
+    if (parts.model->kind == "WordPiece" && is_there(words))
+        found = other_ids(words_of(words), model["vocab"], words);
+    if (parts.model->kind == "BPE" && is_there(ids) && is_there(merges)) {
+        found = other_ids(ids_of(ids), model["vocab"], ids);
+        if (found.empty()) found = other_merge(merges, model["merges"]);
+    }
+    if (!found.empty())
+        parts.assumption = fmt::format(
+            "tokenizer.json is followed, as by the fast tokenizers of Transformers, though {}; "
+            "remove the file that is wrong",
+            found);
 }
 
 std::shared_ptr<Parts> read_vocabulary_files(const fs::path& folder) {

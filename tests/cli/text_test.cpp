@@ -375,6 +375,53 @@ TEST(TextOfAProgram, AConfigurationThatContradictsTheTokenizerIsRefused) {
     EXPECT_EQ(probe(R"({"add_eos_token": true, "eos_token": "e"})", "").code, 1);
 }
 
+TEST(TextOfAProgram, AVocabularyBesideTheTokenizerThatContradictsItIsTold) {
+    using testing::HasSubstr;
+    using testing::Not;
+    const TemporaryDirectory folder;
+    const fs::path model = folder.path() / "model";
+    fs::create_directory(model);
+    for (const char* file : {"config.json", "model.safetensors"})
+        fs::copy_file(fs::path(char_gpt) / file, model / file);
+    const auto said = [&](const std::string& where) {
+        const Finished done =
+            tsdiag(folder, {"probe", "model", "--tokenizer", where, "--text", "ab", "--probes",
+                            "t_sim", "--no-report", "--out", "out", "--force"});
+        EXPECT_EQ(done.code, 0) << done.err;
+        return Json::parse(read_file(folder / "out/run.json"), "run.json")["warnings"].dump();
+    };
+    const auto put = [&](const char* name, const std::string& text) {
+        write_file(model / name, text);
+    };
+    const std::string followed =
+        "tokenizer.json is followed, as by the fast tokenizers of Transformers, though ";
+    put("tokenizer.json", R"({"version":"1.0","model":{"type":"BPE","merges":["a b"],"vocab":)"
+                          R"({"a":1,"b":2,"ab":3}}})");
+    put("vocab.json", R"({"b":1,"a":2,"ab":3,"c":4})");
+    EXPECT_THAT(said("model"), Not(HasSubstr(followed)));  // which needs merges
+    put("merges.txt", "#version: 0.2\na b\n");
+    EXPECT_THAT(
+        said("model"),
+        HasSubstr(followed + "vocab.json gives 'a' the id 2, which has 1 in it (and 1 more); "
+                             "remove the file that is wrong"));
+    EXPECT_THAT(said("model/tokenizer.json"), Not(HasSubstr(followed)));
+    put("vocab.json", R"({"a":1,"b":2,"ab":3,"c":4})");
+    EXPECT_THAT(said("model"), Not(HasSubstr(followed)));
+    put("merges.txt", "#version: 0.2\nb a\n");
+    EXPECT_THAT(said("model"),
+                HasSubstr(followed + "merge 0 of merges.txt is 'b a', and 'a b' in it; remove"));
+    put("merges.txt", "#version: 0.2\na b\nab a\n");
+    EXPECT_THAT(said("model"), HasSubstr(followed + "merges.txt has 2 merges, and it has 1;"));
+
+    put("tokenizer.json",
+        R"({"version":"1.0","model":{"type":"WordPiece","unk_token":"u","max_input_chars_per_word")"
+        R"(:100,"continuing_subword_prefix":"##","vocab":{"u":0,"ab":1,"c":2}}})");
+    put("vocab.txt", "u\nc\nab\n");
+    EXPECT_THAT(said("model"), HasSubstr(followed + "vocab.txt gives 'ab' the id 2, which has 1"));
+    put("vocab.txt", "u\nab\nc\nd\n");
+    EXPECT_THAT(said("model"), Not(HasSubstr(followed)));
+}
+
 TEST(TextOfAProgram, UnitsOfAnotherTokenizerAreNotUsed) {
     const auto tokenizer = [](int a, int b) {
         return R"({"version":"1.0","model":{"type":"BPE","merges":[],"vocab":{"a":)" +
