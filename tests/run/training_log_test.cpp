@@ -351,6 +351,17 @@ TEST_F(TrainingLog, TellsOfNumbersThatAreEqual) {
               "number again, or few digits\n");
 }
 
+TEST_F(TrainingLog, TellsOfASeriesByTwoNames) {
+    std::string text = "step,grad_norm,train/grad_norm,grad_norm/all,grad_norm/a,grad_norm/b\n";
+    for (int t = 0; t < 20; ++t)
+        text += fmt::format("{0},{1},{1},{1},{2},1\n", t, 2 + std::sin(t * t), 2 + std::cos(t * t));
+    EXPECT_EQ(read(text)[0].notes,
+              std::vector<std::string>{"train/grad_norm has the same numbers as grad_norm, and 1 "
+                                       "more series those of another"});
+    // Those of parameters whose gradients are constant say nothing.
+    EXPECT_TRUE(read("step,grad_norm/a,grad_norm/b\n1,1,1\n2,1,1\n")[0].notes.empty());
+}
+
 TEST_F(TrainingLog, TellsOfAnotherStepThatWasNotTaken) {
     const std::string said =
         "steps are those of _step, not of train/global_step, which is 100 "

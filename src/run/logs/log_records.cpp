@@ -81,6 +81,24 @@ void add_equal_numbers(const std::vector<double>& values, std::vector<std::strin
                         largest, values.size(), most));
 }
 
+/// Says which series has the numbers of one before it, as one that is logged by two names; empty:
+/// none has.
+std::string same_numbers(const std::vector<LoggedSeries>& all) {
+    constexpr std::size_t fewest = 10;
+    std::string first;
+    int more = -1;
+    for (auto one = all.begin(); one != all.end(); ++one) {
+        const std::vector<double>& own = one->values;
+        if (own.size() < fewest || std::ranges::count(own, own.front()) == std::ssize(own))
+            continue;
+        const auto before = std::find_if(
+            all.begin(), one, [&](const LoggedSeries& other) { return other.values == own; });
+        if (before != one && ++more == 0)
+            first = fmt::format("{} has the same numbers as {}", one->name, before->name);
+    }
+    return first + (more > 0 ? fmt::format(", and {} more series those of another", more) : "");
+}
+
 }  // namespace
 
 int step_rank(std::string_view name) {
@@ -285,7 +303,7 @@ std::vector<LoggedSeries> LogRecords::finish() {
     for (const Gathered& one : all_)
         for (LoggedSeries& series : finished(one)) out.push_back(std::move(series));
     if (out.empty()) fail_empty();
-    for (const std::string& line : {left_out(), other_step_})
+    for (const std::string& line : {left_out(), other_step_, same_numbers(out)})
         if (!line.empty()) out.front().notes.push_back(line);
     return out;
 }
