@@ -552,6 +552,21 @@ TEST_F(TraceDoubts, PaddingThatStaysIsNoStateBefore) {
     EXPECT_THAT(one_line(probe().out), HasSubstr(equal));
 }
 
+TEST_F(TraceDoubts, ATraceThatIsCountedFromOneIsTold) {
+    const char* told = "hidden_states.1 is taken for what layer 0 returns";
+    const auto said = [&](const std::vector<Array>& all) {
+        write(all);
+        const Finished found = probe();
+        EXPECT_EQ(found.code, 0) << found.err;
+        return one_line(found.out);
+    };
+    const Array first = hidden("hidden_states.1", 0), second = hidden("hidden_states.2", 1);
+    EXPECT_THAT(said({first, second}), HasSubstr(told));
+    EXPECT_THAT(said({first, second, maps("attentions.1", softmax())}), HasSubstr(told));
+    EXPECT_THAT(said({first, second, maps("attentions.0", softmax())}), Not(HasSubstr(told)));
+    EXPECT_THAT(said({hidden("hidden_states.0", 2), first, second}), Not(HasSubstr(told)));
+}
+
 /// Of a batch without a mask, where nothing else says that rows are no tokens.
 TEST_F(TraceDoubts, RowsThatLookLikePaddingAreTold) {
     const char* padding = "looks like padding and is measured as tokens; --mask FILE, or";

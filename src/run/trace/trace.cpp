@@ -526,6 +526,15 @@ std::vector<std::string> SavedTrace::gaps(const std::vector<std::vector<bool>>& 
     for (const Layers* layers : {&attentions_, &queries_})
         if (!layers->empty()) last = std::max(last, layers->rbegin()->first);
     for (const auto& [stage, layers] : stages_) last = std::max(last, layers.rbegin()->first);
+    const auto begins_at_1 = [](const auto& kind) {
+        return kind.empty() || kind.begin()->first >= 1;
+    };
+    if (!states_.empty() && states_.begin()->first == 1 && begins_at_1(attentions_) &&
+        begins_at_1(queries_) && !outer("embed", 0) &&
+        std::ranges::all_of(stages_, [&](const auto& one) { return begins_at_1(one.second); }))
+        out.push_back(
+            "hidden_states.1 is taken for what layer 0 returns, of which nothing else is there; "
+            "where it is the input of the first layer, count layers and states from 0");
     if (states_.empty() || last < 0) return out;
     const Index state = states_.rbegin()->first;
     if (state <= last && !outer("out", last))
