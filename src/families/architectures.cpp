@@ -1,7 +1,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
+#include <string>
+#include <string_view>
 
 #include "engine/names.hpp"
 #include "gguf/gguf.hpp"
@@ -145,6 +148,46 @@ Architecture detect_family(const Checkpoint& file, const DetectOptions& options)
     unknown_layout(file, options.config);
 }
 
+/// Letters and digits of a name, in small letters: "gptneox" of gpt_neox and of GPTNeoX.
+std::string letters_of(std::string_view name) {
+    std::string out;
+    for (const char c : name) {
+        if (c >= 'A' && c <= 'Z')
+            out += char(c - 'A' + 'a');
+        else if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'))
+            out += c;
+    }
+    return out;
+}
+
+/// Says of a class in `architectures` that it is none of the model_type, as LlamaBiModel or
+/// RobertaPreLayerNormModel: Transformers opens the class of the model_type; the weights may have
+/// been trained in the other.  Empty: it is one, or none is named.
+std::string said_of_class(const Json& config) {
+    constexpr std::array<std::string_view, 10> kinds = {
+        "for",        "model", "lmhead", "pretrained", "doubleheads",
+        "withlmhead", "text",  "vision", "encoder",    "decoder"};
+    if (!config.is_object() || !config["model_type"].is_string() ||
+        !config["architectures"].is_array() || config["architectures"].array().empty() ||
+        !config["architectures"].array().front().is_string())
+        return {};
+    const std::string& type = config["model_type"].string();
+    const std::string &named = config["architectures"].array().front().string(),
+                      own = letters_of(named);
+    constexpr std::string_view text = "_text";  // Gemma3ForCausalLM is one of gemma3_text
+    const std::string stem =
+        letters_of(type.ends_with(text) ? type.substr(0, type.size() - text.size()) : type);
+    const bool same = own.starts_with(stem);
+    const std::string_view rest = same ? std::string_view(own).substr(stem.size()) : own;
+    if (same && std::ranges::any_of(kinds, [&](auto kind) { return rest.starts_with(kind); }))
+        return {};
+    return fmt::format(
+        "architectures names {}, which is no class of model_type {}: the latter is run, as "
+        "Transformers does; where the weights were trained as the former, its mask, norms or "
+        "positions may be others",
+        named, type);
+}
+
 }  // namespace
 
 Architecture detect(const Checkpoint& whole, const DetectOptions& all) {
@@ -164,6 +207,8 @@ Architecture detect(const Checkpoint& whole, const DetectOptions& all) {
     Architecture found = found_in();
     if (const std::string warning = file.warning(); !warning.empty())
         found.spec.provenance.warnings.push_back(warning);
+    if (const std::string said = said_of_class(options.config); !said.empty())
+        found.spec.provenance.warnings.push_back(said);
     return found;
 }
 

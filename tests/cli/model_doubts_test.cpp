@@ -607,6 +607,23 @@ TEST_F(ModelDoubts, BiasesThatNothingAnnouncesAreRefused) {
                 HasSubstr("has no 'attention_bias', without which Transformers leaves it out"));
 }
 
+/// A class of one's own may see what is behind a token, or norm in another place.
+TEST_F(ModelDoubts, AClassOfAnotherTypeThanTheModelIsTold) {
+    for (const auto& [model, own, other] : {std::tuple("llama", "LLaMAForCausalLM", "LlamaBiModel"),
+                                            {"roberta", "RobertaModel", "RobertaPreLayerNormModel"},
+                                            {"gpt2", "GPT2DoubleHeadsModel", "GPTNeoModel"},
+                                            {"gemma3", "Gemma3ForCausalLM", "Gemma2Model"}}) {
+        open(model);
+        config.set("architectures", Json::Array{own});
+        EXPECT_THAT(description(), Not(HasSubstr("architectures names"))) << own;
+        config.set("architectures", Json::Array{other});
+        EXPECT_THAT(description(),
+                    HasSubstr(std::string("architectures names ") + other +
+                              ", which is no class of model_type " + config["model_type"].string() +
+                              ": the latter is run"));
+    }
+}
+
 TEST_F(ModelDoubts, RotaryScalingsThatContradictThemselvesAreRefused) {
     open("llama");
     Json scaling;
