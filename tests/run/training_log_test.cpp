@@ -351,6 +351,21 @@ TEST_F(TrainingLog, TellsOfNumbersThatAreEqual) {
               "number again, or few digits\n");
 }
 
+TEST_F(TrainingLog, PassesOverHistogramsAndTellsNumbersOfEpochs) {
+    const std::string histogram = R"("gradients/LayerNorm.weight": {"_type": "histogram", )"
+                                  R"("values": [1, 2], "bins": [0, 1, 2]}})";
+    const auto all = read("{\"_step\": 0, \"grad_norm\": 0.5, " + histogram +
+                          "\n{\"_step\": 1, \"grad_norm\": 0.6, " + histogram + "\n");
+    ASSERT_EQ(all.size(), 1u);
+    EXPECT_EQ(all[0].values, (Numbers{0.5, 0.6}));
+    EXPECT_TRUE(all[0].notes.empty());
+    const auto both =
+        read("epoch,grad_norm_epoch,grad_norm_step,step\n0,,1,0\n0,,2,1\n0,1.5,,1\n1,,2,2\n");
+    ASSERT_EQ(both.size(), 2u);
+    for (const LoggedSeries& one : both)
+        EXPECT_EQ(one.notes.size(), one.name == "grad_norm_epoch" ? 1u : 0u) << one.name;
+}
+
 TEST_F(TrainingLog, TellsOfASeriesByTwoNames) {
     std::string text = "step,grad_norm,train/grad_norm,grad_norm/all,grad_norm/a,grad_norm/b\n";
     for (int t = 0; t < 20; ++t)
@@ -676,6 +691,11 @@ TEST(NamesGradientNorm, KnowsWordsOfOtherNumbers) {
                              "ema0.99/grad_norm",
                              "grad_norm_after_clip",
                              "grad/blocks.0.attn_norm.weight.max",
+                             "layernorm-grads-all-reduce-time",
+                             "time/grad_norm",
+                             "grad_norm_nan_count",
+                             "num_grad_norm_skips",
+                             "grad_norm_penalty",
                              "cosine/moment_grad/blocks.0.norm_1.weight"})
         EXPECT_FALSE(names_gradient_norm(name)) << name;
     for (const char* name :
@@ -694,7 +714,8 @@ TEST(NamesGradientNorm, TakesWordsOfModulesForNoFunctions) {
           "grad_norm.policy.log_std", "log/grad_norm", "train_log/grad_norm",
           "grad/blocks.0.attn_norm.weight.norm", "l2_norm/grad/blocks.0.norm_1.weight",
           "unclipped_grad_norm", "grad_norm_before_clip", "train/preclip_grad_norm",
-          "gradNormUnclipped", "logit_scale_grad_norm", "train/grad_norm_logit_scale"})
+          "gradNormUnclipped", "grad_norm/time_embed.weight", "logit_scale_grad_norm",
+          "train/grad_norm_logit_scale"})
         EXPECT_TRUE(names_gradient_norm(name)) << name;
 }
 

@@ -232,6 +232,10 @@ LoggedSeries LogRecords::finished(const Gathered& one, const SettledSeries& sett
                      .values = {},
                      .notes = notes_};
     out.notes.insert(out.notes.end(), settled.notes.begin(), settled.notes.end());
+    if (lower(one.name).ends_with("_epoch"))
+        out.notes.push_back(
+            "numbers are of epochs, as means over their steps by PyTorch Lightning: single steps "
+            "vary more");
     std::map<Index, const LoggedNumber*> by_step;
     for (const LoggedNumber& number : settled.numbers)
         if (number.step >= options_.first && (options_.last < 0 || number.step <= options_.last))

@@ -14,9 +14,9 @@ namespace {
 constexpr std::array<std::string_view, 4> norm_words = {"gradient", "grad", "gnorm", "norm"};
 
 /// Words that say in any part of a name that it is no norm but a limit, a power, a logarithm, an
-/// average or another function of norms; the stems also within a word.
+/// average or another function of norms, or a time or a count; the stems also within a word.
 constexpr std::array<std::string_view, 4> stems = {"clip", "thresh", "squar", "lognorm"};
-constexpr std::array<std::string_view, 58> words_of_others = {
+constexpr std::array<std::string_view, 69> words_of_others = {
     "max",        "min",      "maximum",  "minimum",    "limit",      "sq",       "sqr",
     "sqrd",       "sqrt",     "pow",      "power",      "cubed",      "log",      "lg",
     "logarithm",  "db",       "decibel",  "ema",        "ewma",       "ewm",      "sma",
@@ -25,11 +25,12 @@ constexpr std::array<std::string_view, 58> words_of_others = {
     "stdev",      "var",      "variance", "sum",        "cumulative", "cumsum",   "quantile",
     "percentile", "scaled",   "rescaled", "normalized", "normalised", "ratio",    "percent",
     "inverse",    "inv",      "neg",      "negative",   "delta",      "diff",     "difference",
-    "cosine",     "cos"};
+    "cosine",     "cos",      "time",     "timer",      "timers",     "seconds",  "latency",
+    "duration",   "count",    "counts",   "nan",        "nans",       "finite"};
 /// Those that are also names of modules and parameters: only beside the words of the norm.
-constexpr std::array<std::string_view, 13> words_beside = {
-    "scale", "root", "factor",   "target", "rel",    "relative", "cap",
-    "bound", "pct",  "fraction", "frac",   "change", "zscore"};
+constexpr std::array<std::string_view, 15> words_beside = {
+    "scale", "root",     "factor", "target", "rel",    "relative", "cap",    "bound",
+    "pct",   "fraction", "frac",   "change", "zscore", "num",      "penalty"};
 
 bool is_word_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 bool is_capital(char c) { return c >= 'A' && c <= 'Z'; }
