@@ -15,6 +15,7 @@
 namespace tsdiag::test {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 using Words = std::vector<std::string>;
@@ -502,6 +503,33 @@ TEST_F(TraceDoubts, MapsOfTwoMasksAreTold) {
                                                      : 0;
         EXPECT_THAT(said(p, softmax()), Not(HasSubstr(mixed))) << to;
     }
+}
+
+TEST_F(TraceDoubts, MapsThatAreSavedTwiceAreTold) {
+    const auto said = [&](const std::vector<double>& first, const std::vector<double>& second) {
+        write({hidden("hidden_states.0", 0), hidden("hidden_states.1", 1),
+               hidden("hidden_states.2", 2), maps("attentions.0", first),
+               maps("attentions.1", second)});
+        const Finished found = probe();
+        EXPECT_EQ(found.code, 0) << found.err;
+        return one_line(found.out);
+    };
+    const char *layers = "attentions.1 has the numbers of attentions.0, as where one module",
+               *in_heads = "has the same numbers in all heads, as where their mean was repeated";
+    const std::vector<double> p = softmax();
+    std::vector<double> mean = p, other = p;
+    for (std::size_t i = 0; i < mean.size() / 2; ++i) {
+        mean[i] = (p[i] + p[i + mean.size() / 2]) / 2;
+        mean[i + mean.size() / 2] = mean[i];
+    }
+    std::swap_ranges(other.begin(), other.begin() + tokens * tokens, other.end() - tokens * tokens);
+    EXPECT_THAT(said(p, p), AllOf(HasSubstr(layers), Not(HasSubstr(in_heads))));
+    EXPECT_THAT(said(p, other), AllOf(Not(HasSubstr(layers)), Not(HasSubstr(in_heads))));
+    EXPECT_THAT(said(p, mean),
+                AllOf(Not(HasSubstr(layers)), HasSubstr(std::string("attentions.1 ") + in_heads)));
+    // Uniform maps may be equal by themselves.
+    const std::vector<double> uniform(p.size(), 1.0 / double(tokens));
+    EXPECT_THAT(said(uniform, uniform), AllOf(Not(HasSubstr(layers)), Not(HasSubstr(in_heads))));
 }
 
 /// What was saved by reference holds the last numbers; ids are no states.

@@ -199,6 +199,51 @@ bool holds_whole_numbers(const SavedTrace::Array& array, const SampleTokens& sam
            std::ranges::any_of(values, [](double v) { return std::abs(v) > 1; });
 }
 
+/// Have two maps the same numbers, and a row with weights that differ?  Identities and uniform maps
+/// may be equal by themselves.  Ends at the first row that differs.
+bool are_one_map(const RawTensor& a, const RawTensor& b) {
+    bool uneven = false;
+    for (Index i = 0; i < a.shape[0]; ++i) {
+        const std::vector<double> row = numbers_at(a, i);
+        if (row != numbers_at(b, i)) return false;
+        const double most = *std::ranges::max_element(row);
+        uneven = uneven || std::ranges::any_of(row, [&](double v) { return v != 0 && v != most; });
+    }
+    return uneven;
+}
+
+/// Says of maps that are saved twice: those of the layer before, or one for all heads.
+void add_equal_maps(const SavedTrace& trace, std::vector<std::string>& to) {
+    const auto every = [&](const SavedTrace::Array& map, Index first_head, const auto& is_other) {
+        for (Index s = 0; s < trace.summary().samples; ++s)
+            for (Index h = first_head; h < heads_of(map); ++h)
+                if (!is_other(element(map.sample(s), h), s, h)) return false;
+        return true;
+    };
+    std::string layers, heads;
+    for (const auto& [layer, map] : trace.attentions()) {
+        const auto before = trace.attentions().find(layer - 1);
+        const auto in_layer_before = [&](const RawTensor& own, Index s, Index h) {
+            return are_one_map(own, element(before->second.sample(s), h));
+        };
+        if (layers.empty() && before != trace.attentions().end() &&
+            before->second.raw.shape == map.raw.shape && every(map, 0, in_layer_before))
+            layers = fmt::format(
+                "attentions.{} has the numbers of attentions.{}, as where one module was hooked "
+                "twice",
+                layer, layer - 1);
+        const auto in_first_head = [&](const RawTensor& own, Index s, Index) {
+            return are_one_map(own, element(map.sample(s), 0));
+        };
+        if (heads.empty() && heads_of(map) > 1 && every(map, 1, in_first_head))
+            heads = fmt::format(
+                "attentions.{} has the same numbers in all heads, as where their mean was repeated",
+                layer);
+    }
+    for (std::string* said : {&layers, &heads})
+        if (!said->empty()) to.push_back(std::move(*said));
+}
+
 /// Rows at one end of a sample that are one row.
 struct EqualRows {
     Index count = 0;  ///< 0: there are none, or all are
@@ -518,6 +563,7 @@ std::vector<std::string> SavedTrace::gaps(const std::vector<std::vector<bool>>& 
         }
     };
     add_strange_states(*this, masks, out);
+    add_equal_maps(*this, out);
     holes("hidden_states", states_);
     holes("attentions", attentions_);
     holes("queries", queries_);
