@@ -205,5 +205,8 @@ void note_class(const std::filesystem::path& folder, Parts& parts);
 /// Warns of a vocab.txt, or of a vocab.json and a merges.txt, in `folder` that give a token of
 /// `json`, a tokenizer.json, another id, or have other merges.
 void note_other_vocabulary(const std::filesystem::path& folder, const Json& json, Parts& parts);
+/// Warns of a tokenizer_config.json in `folder` whose `cls_token` and `bos_token`, or `sep_token`
+/// and `eos_token`, are none of those that a tokenizer.json puts around a text.
+void note_other_names(const std::filesystem::path& folder, Parts& parts);
 
 }  // namespace tsdiag::tokenizer

@@ -25,6 +25,13 @@ void read_added(const Component& c, Parts& parts, const Limits& limits) {
     if (const Id other = parts.model->vocabulary.find(content); other != none && other != token.id)
         throw FormatError(fmt::format("{}: '{}' has the id {}, but {} in the vocabulary.",
                                       c.where(), visible(content), token.id, other));
+    // The library gives it the next id, whatever is said.
+    const auto before = parts.added.find(token.id);
+    if (const std::string holder =
+            before != parts.added.end() ? before->second : parts.model->vocabulary.token(token.id);
+        !holder.empty() && holder != content)
+        throw FormatError(fmt::format("{}: '{}' and '{}' have the id {}.", c.where(),
+                                      visible(holder), visible(content), token.id));
     token.single_word = c.flag("single_word", false);
     token.left_strip = c.flag("lstrip", false);
     token.right_strip = c.flag("rstrip", false);
@@ -212,6 +219,7 @@ Tokenizer open_tokenizer(const fs::path& path) {
             tokenizer::require_agreement(folder, *parts);
             tokenizer::note_class(folder, *parts);
             tokenizer::note_other_vocabulary(folder, json, *parts);
+            tokenizer::note_other_names(folder, *parts);
             tokenizer::require_same_flags(folder, json);
         }
         parts->notes.push_back(fmt::format("{} {}", file.filename().string(), sha256(text)));

@@ -63,6 +63,12 @@ std::string text_of(const fs::path& file, Parts& parts) {
     return text;
 }
 
+/// A token as it is written in a text.
+std::string text_of(Id id, const Parts& parts) {
+    const auto added = parts.added.find(id);
+    return added != parts.added.end() ? added->second : parts.model->vocabulary.token(id);
+}
+
 std::vector<std::string> lines_of(std::string text) {
     std::vector<std::string> lines = split(text, '\n');
     if (lines.back().empty()) lines.pop_back();
@@ -364,11 +370,8 @@ void require_agreement(const fs::path& folder, const Parts& parts) {
         const bool wanted = Component(json, source).flag(key, false);
         const Json& token = json[name].is_object() ? json[name]["content"] : json[name];
         const std::string content = token.is_string() ? token.string() : "";
-        const bool put = std::ranges::any_of(around, [&](Id id) {
-            const auto added = parts.added.find(id);
-            return content ==
-                   (added != parts.added.end() ? added->second : parts.model->vocabulary.token(id));
-        });
+        const bool put =
+            std::ranges::any_of(around, [&](Id id) { return content == text_of(id, parts); });
         if (put == wanted) return;
         throw FormatError(fmt::format(
             "{}: {} is {}, but {} {} '{}' around a text; name the file that is right with "
@@ -388,6 +391,31 @@ void note_class(const fs::path& folder, Parts& parts) {
         parts.notes.push_back(
             fmt::format("tokenizer.json is followed, a {}, though tokenizer_class is {}Tokenizer",
                         parts.model->kind, said));
+}
+
+void note_other_names(const fs::path& folder, Parts& parts) {
+    const Json json = json_beside(folder, "tokenizer_config.json");
+    if (!json.is_object() || !parts.assumption.empty()) return;
+    const auto compare = [&](std::array<const char*, 2> keys, const std::vector<Id>& around) {
+        std::string said;
+        for (const char* key : keys) {
+            const Json& token = json[key].is_object() ? json[key]["content"] : json[key];
+            if (!token.is_string()) continue;
+            if (std::ranges::any_of(around,
+                                    [&](Id id) { return token.string() == text_of(id, parts); }))
+                return;
+            if (said.empty())
+                said = fmt::format("{} of tokenizer_config.json is '{}'", key,
+                                   visible(shortened(token.string(), 60)));
+        }
+        if (said.empty() || around.empty() || !parts.assumption.empty()) return;
+        parts.assumption = fmt::format(
+            "tokenizer.json is followed, which puts '{}' around a text, though {}; classes of "
+            "Transformers differ on which counts",
+            visible(shortened(text_of(around.front(), parts), 60)), said);
+    };
+    compare({"cls_token", "bos_token"}, parts.before);
+    compare({"sep_token", "eos_token"}, parts.after);
 }
 
 void note_other_vocabulary(const fs::path& folder, const Json& json, Parts& parts) {

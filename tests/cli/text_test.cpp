@@ -420,6 +420,27 @@ TEST(TextOfAProgram, AVocabularyBesideTheTokenizerThatContradictsItIsTold) {
     EXPECT_THAT(said("model"), HasSubstr(followed + "vocab.txt gives 'ab' the id 2, which has 1"));
     put("vocab.txt", "u\nab\nc\nd\n");
     EXPECT_THAT(said("model"), Not(HasSubstr(followed)));
+
+    // Names of what is put around a text, and an added token with the id of another.
+    const std::string wrapped =
+        R"({"version":"1.0","model":{"type":"BPE","merges":["a b"],"vocab":{"a":1,"b":2,"ab":3,)"
+        R"("[C]":4,"[S]":5}},"post_processor":{"type":"BertProcessing","sep":["[S]",5],"cls":["[C]",4]})";
+    put("tokenizer.json", wrapped + "}");
+    fs::remove(model / "vocab.json");
+    put("tokenizer_config.json", R"({"cls_token":"[C]","bos_token":"a","eos_token":"[S]"})");
+    EXPECT_THAT(said("model"), Not(HasSubstr("around a text")));
+    put("tokenizer_config.json", R"({"bos_token":"a"})");
+    EXPECT_THAT(said("model"),
+                HasSubstr("tokenizer.json is followed, which puts '[C]' around a text, though "
+                          "bos_token of tokenizer_config.json is 'a'; classes"));
+    put("tokenizer_config.json", R"({"sep_token":{"content":"b"}})");
+    EXPECT_THAT(said("model"), HasSubstr("which puts '[S]' around a text, though sep_token of"));
+    put("tokenizer_config.json", "{}");
+    put("tokenizer.json", wrapped + R"(,"added_tokens":[{"id":2,"content":"<x>"}]})");
+    const Finished refused = tsdiag(folder, {"probe", "model", "--text", "ab", "--no-report"});
+    EXPECT_EQ(refused.code, 1);
+    expect_one_sentence(refused.err);
+    EXPECT_THAT(refused.err, HasSubstr("'b' and '<x>' have the id 2."));
 }
 
 TEST(TextOfAProgram, UnitsOfAnotherTokenizerAreNotUsed) {
