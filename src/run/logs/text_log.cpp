@@ -400,6 +400,10 @@ void read_json_lines(LogFile& file, LogRecords& out) {
             break;
         }
         if (line->find_first_not_of(" \t\r") == std::string_view::npos) continue;
+        if (counted == 0 && line->find_first_not_of(" \t\r[") == std::string_view::npos)
+            out.fail(place,
+                     "begins a list of several lines, expected one record per line, such as "
+                     "{\"step\": 1, \"grad_norm\": 0.5}; write the log so (jq -c '.[]')");
         const Json record =
             Json::parse(with_quoted_nonfinite(*line), fmt::format("{}: {}", out.source(), place));
         read_record(record, ++counted, place, seen, out);
