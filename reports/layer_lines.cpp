@@ -280,7 +280,8 @@ std::vector<Figure> make_stage_ratios(const Table& table) {
     const Axis ratio_axis = axis(metric::xi_ratio, ratio),
                rate_axis = axis(steps ? metric::r : metric::r_layer, rate);
     add_panel(f, "xi_ratio by step", ratio_axis, std::move(ratio), {{1, ""}});
-    add_panel(f, steps ? "r by step" : "r_layer", rate_axis, std::move(rate), {{1, ""}});
+    add_panel(f, steps ? "r by step" : std::string(metric::r_layer), rate_axis, std::move(rate),
+              {{1, ""}});
     return finished(std::move(f), "Line charts over the layers.");
 }
 

@@ -200,15 +200,18 @@ Architecture detect(const Checkpoint& whole, const DetectOptions& all) {
         };
         if (families::is_gguf(file)) return read_as(families::GgufModel(file, options));
         if (families::is_meta(file)) return read_as(families::MetaModel(file, options));
-        if (!families::PartOfLlava::there(file, options)) return detect_family(file, options);
-        const families::PartOfLlava part(file, options);
-        return part.described(detect_family(part, part.options()));
+        if (families::PartOfLlava::there(file, options)) {
+            const families::PartOfLlava part(file, options);
+            return part.described(detect_family(part, part.options()));
+        }
+        Architecture found = detect_family(file, options);
+        if (std::string said = said_of_class(options.config); !said.empty())
+            found.spec.provenance.warnings.push_back(std::move(said));
+        return found;
     };
     Architecture found = found_in();
     if (const std::string warning = file.warning(); !warning.empty())
         found.spec.provenance.warnings.push_back(warning);
-    if (const std::string said = said_of_class(options.config); !said.empty())
-        found.spec.provenance.warnings.push_back(said);
     return found;
 }
 

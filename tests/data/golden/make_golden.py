@@ -1676,7 +1676,8 @@ def llama_rope_yarn(name):
 
 @case("qwen3-rope-yarn")
 def qwen3_rope_yarn(name):
-    return make_llama(name, "qwen3", head_norm=True, model_type="qwen3", head_dim=8, num_attention_heads=4, num_key_value_heads=2,
+    return make_llama(name, "qwen3", head_norm=True, model_type="qwen3", architectures=["Qwen3ForCausalLM"], head_dim=8,
+                      num_attention_heads=4, num_key_value_heads=2,
                       rope_theta=50.0, max_position_embeddings=320, note="no whole pairs, a ratio of two temperatures",
                       use_sliding_window=False, sliding_window=None, max_window_layers=2, tie_word_embeddings=True,
                       rope_scaling={"rope_type": "yarn", "factor": 5.0, "beta_fast": 6.0, "beta_slow": 0.5, "truncate": False,
