@@ -146,8 +146,8 @@ void ModelVerdict::predicted_depth() {
     else if (ratios.size() > 1)
         found = fmt::format("; it does not in the {} layers measured", layers);
     say(Level::note,
-        fmt::format("{} t_sim would pass {} after {:.1f} layers{}.", all ? rate : rate + ":",
-                    saturated, blocks, found),
+        fmt::format("{} t_sim would pass {} after {:.{}f} layers{}.", all ? rate : rate + ":",
+                    saturated, blocks, blocks < 100 ? 1 : 0, found),
         "escalation");
 }
 
