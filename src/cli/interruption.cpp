@@ -68,9 +68,11 @@ void write_error(std::string_view text) {
         raise(SIGBUS);
     }
     may_end(End::by_signal);  // the thread that lost the file cannot come to the program's own end
+    const bool speaks = !is_muted();
+    mute(true);  // other threads, which find that what they write to is gone
     abandon_output();
     if (isatty(STDERR_FILENO) == 1) write_error("\r\x1b[K");
-    if (lost == nullptr && !is_muted())
+    if (lost == nullptr && speaks)
         write_error(deferred
                         ? "tsdiag: interrupted again, before the step was saved; what was saved "
                           "earlier is kept.\n"
