@@ -527,6 +527,27 @@ TEST(Interruption, LeavesNothingAndExits130) {
     }
 }
 
+/// Of files that a signal has taken away while they were written nothing is said.
+TEST(Interruption, IsOneSentenceWhateverIsWritten) {
+    if (fault_shim().empty()) GTEST_SKIP() << "nothing is preloaded under sanitizers";
+    TemporaryDirectory folder;
+    for (const std::string seed : {"1", "2"})
+        ASSERT_EQ(tsdiag(folder, {"probe", "random:post-norm,d=16,heads=2,layers=2", "--tokens",
+                                  "8", "--no-report", "--seed", seed, "--out", "of" + seed})
+                      .code,
+                  0);
+    for (int change = 2; change <= 16; change += 2) {  // those of figures begin before the tenth
+        const Finished found =
+            Running(folder.path(), {"compare", "of1", "of2", "--out", "out"},
+                    {"LD_PRELOAD=" + fault_shim(), "TSDIAG_FAULT=term",
+                     "TSDIAG_FAULT_AT=" + std::to_string(change), "OMP_NUM_THREADS=1"})
+                .wait();
+        EXPECT_EQ(found.code, 130) << change;
+        EXPECT_EQ(found.err, "tsdiag: interrupted; no partial output was left.\n") << change;
+        EXPECT_FALSE(fs::exists(folder / "out")) << change;
+    }
+}
+
 std::vector<std::string> tiny_figure(const char* layers = "2") {
     std::vector<std::string> words = {"figure", "tse.fig2", "--trials", "2", "--out", "figures"};
     for (const std::string reading : {"d=16", "heads=2", "ffn=8", "tokens=8"}) {
