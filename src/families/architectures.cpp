@@ -160,23 +160,29 @@ std::string letters_of(std::string_view name) {
     return out;
 }
 
+/// What the names of the classes of a model_type begin with, as `letters_of` has them.
+std::string stem_of(std::string_view type) {
+    if (type == "RefinedWebModel") return "rw";  // RWForCausalLM of Falcon's authors
+    // Gemma3ForCausalLM is one of gemma3_text, CLIPVisionModel of clip_vision_model.
+    for (const std::string_view end : {"_text", "_model"})
+        if (type.ends_with(end)) type.remove_suffix(end.size());
+    return letters_of(type);
+}
+
 /// Says of a class in `architectures` that it is none of the model_type, as LlamaBiModel or
 /// RobertaPreLayerNormModel: Transformers opens the class of the model_type; the weights may have
 /// been trained in the other.  Empty: it is one, or none is named.
 std::string said_of_class(const Json& config) {
-    constexpr std::array<std::string_view, 10> kinds = {
-        "for",        "model", "lmhead", "pretrained", "doubleheads",
-        "withlmhead", "text",  "vision", "encoder",    "decoder"};
+    constexpr std::array<std::string_view, 12> kinds = {
+        "for",  "model",  "lmhead",  "pretrained", "doubleheads", "withlmhead",
+        "text", "vision", "encoder", "decoder",    "backbone",    "adapter"};
     if (!config.is_object() || !config["model_type"].is_string() ||
         !config["architectures"].is_array() || config["architectures"].array().empty() ||
         !config["architectures"].array().front().is_string())
         return {};
     const std::string& type = config["model_type"].string();
     const std::string &named = config["architectures"].array().front().string(),
-                      own = letters_of(named);
-    constexpr std::string_view text = "_text";  // Gemma3ForCausalLM is one of gemma3_text
-    const std::string stem =
-        letters_of(type.ends_with(text) ? type.substr(0, type.size() - text.size()) : type);
+                      own = letters_of(named), stem = stem_of(type);
     const bool same = own.starts_with(stem);
     const std::string_view rest = same ? std::string_view(own).substr(stem.size()) : own;
     if (same && std::ranges::any_of(kinds, [&](auto kind) { return rest.starts_with(kind); }))

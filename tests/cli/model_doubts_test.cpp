@@ -329,7 +329,9 @@ TEST_F(ModelDoubts, TheTowerOfImagesOfALlavaIsRun) {
     for (Values& one : tensors) one.name = one.name.substr(tower.size());
     const Json own = config["vision_config"];
     config = own;
+    config.set("architectures", Json::Array{"CLIPVisionModelWithProjection"});
     expect_right({});
+    EXPECT_THAT(read_file(folder / "out/run.json"), Not(HasSubstr("architectures names")));
     // Beside the tower of text of a CLIP.
     tensors.push_back({"text_model.encoder.layers.0.self_attn.q_proj.weight", {4, 8}, others});
     tensors.push_back({"visual_projection.weight", {6, 8}, std::vector<float>(48, 0.5f)});
@@ -612,6 +614,7 @@ TEST_F(ModelDoubts, AClassOfAnotherTypeThanTheModelIsTold) {
     for (const auto& [model, own, other] : {std::tuple("llama", "LLaMAForCausalLM", "LlamaBiModel"),
                                             {"roberta", "RobertaModel", "RobertaPreLayerNormModel"},
                                             {"gpt2", "GPT2DoubleHeadsModel", "GPTNeoModel"},
+                                            {"bert", "BertAdapterModel", "HF_ColBERT"},
                                             {"gemma3", "Gemma3ForCausalLM", "Gemma2Model"}}) {
         open(model);
         config.set("architectures", Json::Array{own});
@@ -622,6 +625,9 @@ TEST_F(ModelDoubts, AClassOfAnotherTypeThanTheModelIsTold) {
                               ", which is no class of model_type " + config["model_type"].string() +
                               ": the latter is run"));
     }
+    open("falcon");  // as its authors named it, before Transformers did
+    config.set("model_type", "RefinedWebModel").set("architectures", Json::Array{"RWForCausalLM"});
+    EXPECT_THAT(description(), Not(HasSubstr("architectures names")));
 }
 
 TEST_F(ModelDoubts, RotaryScalingsThatContradictThemselvesAreRefused) {
