@@ -12,6 +12,7 @@
 #include "layouts/meta.hpp"
 #include "part_of_llava.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/text.hpp"
 
 /// The list of families.  The first that matches a file owns it: a family whose names extend
 /// another's comes before it.
@@ -180,9 +181,10 @@ std::string said_of_class(const Json& config) {
         !config["architectures"].is_array() || config["architectures"].array().empty() ||
         !config["architectures"].array().front().is_string())
         return {};
-    const std::string& type = config["model_type"].string();
-    const std::string &named = config["architectures"].array().front().string(),
+    const std::string &type = config["model_type"].string(),
+                      &named = config["architectures"].array().front().string(),
                       own = letters_of(named), stem = stem_of(type);
+    if (named.empty()) return {};
     const bool same = own.starts_with(stem);
     const std::string_view rest = same ? std::string_view(own).substr(stem.size()) : own;
     if (same && std::ranges::any_of(kinds, [&](auto kind) { return rest.starts_with(kind); }))
@@ -191,7 +193,7 @@ std::string said_of_class(const Json& config) {
         "architectures names {}, which is no class of model_type {}: the latter is run, as "
         "Transformers does; where the weights were trained as the former, its mask, norms or "
         "positions may be others",
-        named, type);
+        shortened(named, 60), type);
 }
 
 }  // namespace
