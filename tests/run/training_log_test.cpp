@@ -300,15 +300,14 @@ TEST_F(TrainingLog, TellsWhichNamesAreOfOtherNumbersThanNorms) {
     const auto all = read(text);
     ASSERT_EQ(all.size(), 1u);
     EXPECT_EQ(all[0].name, "grad_norm");
-    EXPECT_EQ(
-        all[0].notes.at(0),
-        "columns that are not read, since a word of their names says that they are no norms "
-        "but limits, powers, logarithms, averages or the like: grad_norm_postclip (postclip), "
-        "grad_norm_ema (ema); --column reads one");
+    EXPECT_EQ(all[0].notes.at(0),
+              "columns that are not read, since a word of their names says that they are no norms "
+              "but limits, powers, logarithms, averages, times or the like: grad_norm_postclip "
+              "(postclip), grad_norm_ema (ema); --column reads one");
     EXPECT_EQ(read(text, {.column = "grad_norm_postclip"})[0].values, (Numbers{5, 6}));
     EXPECT_TRUE(read(text, {.column = "grad_norm_postclip"})[0].notes.empty());
     const std::string only = refusal("step,grad_norm_log\n1,0.5\n2,0.6\n");
-    EXPECT_NE(only.find("averages or the like: grad_norm_log (log); --column reads one."),
+    EXPECT_NE(only.find("averages, times or the like: grad_norm_log (log); --column reads one."),
               std::string::npos)
         << only;
 }
@@ -359,6 +358,13 @@ TEST_F(TrainingLog, PassesOverHistogramsAndTellsNumbersOfEpochs) {
     ASSERT_EQ(all.size(), 1u);
     EXPECT_EQ(all[0].values, (Numbers{0.5, 0.6}));
     EXPECT_TRUE(all[0].notes.empty());
+    // As it exports a run.
+    const std::string packed = R"("gradients/LayerNorm.weight": {"_type": "histogram", )"
+                               R"("values": [1, 2], "packedBins": {"min": 0, "count": 2}}})";
+    EXPECT_EQ(read("{\"_step\": 0, \"grad_norm\": 0.5, " + packed +
+                   "\n{\"_step\": 1, \"grad_norm\": 0.6, " + packed + "\n")
+                  .size(),
+              1u);
     const auto both =
         read("epoch,grad_norm_epoch,grad_norm_step,step\n0,,1,0\n0,,2,1\n0,1.5,,1\n1,,2,2\n");
     ASSERT_EQ(both.size(), 2u);
@@ -389,7 +395,8 @@ TEST_F(TrainingLog, TellsOfAnotherStepThatWasNotTaken) {
         EXPECT_EQ(read(text)[0].notes, std::vector<std::string>{said}) << text;
         EXPECT_EQ(read(text)[0].steps[1], 1);
     }
-    const auto equal = read("_step,train/global_step,grad_norm\n0,0,0.5\n1,1.0,0.6\n2,,0.7\n");
+    const auto equal =
+        read("_step,train/global_step,grad_norm\n0,0,0.5\n1,1.0,0.6\n2,,0.7\n3,NaN,0.6\n");
     EXPECT_TRUE(equal[0].notes.empty());
     const auto given =
         read("_step,global_step,grad_norm\n0,0,0.5\n1,100,0.6\n", {.step_column = "global_step"});

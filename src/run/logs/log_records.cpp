@@ -85,16 +85,19 @@ void add_equal_numbers(const std::vector<double>& values, std::vector<std::strin
 /// none has.
 std::string same_numbers(const std::vector<LoggedSeries>& all) {
     constexpr std::size_t fewest = 10;
+    const auto less = [](const LoggedSeries* a, const LoggedSeries* b) {
+        return a->values < b->values;
+    };
+    std::set<const LoggedSeries*, decltype(less)> seen(less);
     std::string first;
     int more = -1;
-    for (auto one = all.begin(); one != all.end(); ++one) {
-        const std::vector<double>& own = one->values;
+    for (const LoggedSeries& one : all) {
+        const std::vector<double>& own = one.values;
         if (own.size() < fewest || std::ranges::count(own, own.front()) == std::ssize(own))
             continue;
-        const auto before = std::find_if(
-            all.begin(), one, [&](const LoggedSeries& other) { return other.values == own; });
-        if (before != one && ++more == 0)
-            first = fmt::format("{} has the same numbers as {}", one->name, before->name);
+        const auto [before, is_new] = seen.insert(&one);
+        if (!is_new && ++more == 0)
+            first = fmt::format("{} has the same numbers as {}", one.name, (*before)->name);
     }
     return first + (more > 0 ? fmt::format(", and {} more series those of another", more) : "");
 }
@@ -201,8 +204,9 @@ void LogRecords::note(std::string text) { notes_.push_back(std::move(text)); }
 
 void LogRecords::compare_step(std::string_view name, Index step, std::string_view other,
                               std::string_view text) {
+    if (!other_step_.empty()) return;
     const std::optional<double> value = logged_number(text);
-    if (!other_step_.empty() || !value || *value == double(step)) return;
+    if (!value || !std::isfinite(*value) || *value == double(step)) return;
     other_step_ = fmt::format(
         "steps are those of {}, not of {}, which is {} where that is {}; --step-column takes "
         "another",
@@ -298,7 +302,7 @@ std::string LogRecords::left_out() const {
     names.resize(names.size() - more);
     return fmt::format(
         "columns that are not read, since a word of their names says that they are no norms but "
-        "limits, powers, logarithms, averages or the like: {}{}; --column reads one",
+        "limits, powers, logarithms, averages, times or the like: {}{}; --column reads one",
         fmt::join(names, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
 }
 

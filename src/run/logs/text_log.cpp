@@ -156,13 +156,18 @@ std::string with_quoted_nonfinite(std::string_view line) {
     return out;
 }
 
+/// What Weights & Biases logs beside numbers, as the histogram of a parameter that it watches.
+bool is_media(const Json& value) {
+    return value.contains("_type") || (value.contains("bins") && value.contains("values"));
+}
+
 /// Tells the keys of an object, also nested ones, and its epoch; `epoch` is the rank of the one so
 /// far, 0 at first.
 void enter_keys(const Json& object, const std::string& prefix, int& epoch, LogRecords& out) {
     for (const auto& [key, value] : object.object()) {
         const std::string name = prefix.empty() ? key : prefix + "/" + key;
         if (value.is_object()) {
-            enter_keys(value, name, epoch, out);
+            if (!is_media(value)) enter_keys(value, name, epoch, out);
             continue;
         }
         std::string text;
@@ -181,16 +186,13 @@ void enter_keys(const Json& object, const std::string& prefix, int& epoch, LogRe
     }
 }
 
-/// What Weights & Biases logs of a parameter that it watches, which is no number.
-bool is_histogram(const Json& value) { return value.contains("bins") && value.contains("values"); }
-
 /// Reads the numbers of an object; nested keys are joined.  `of` tells it from others of its step.
 void read_object(const Json& object, const std::string& prefix, const std::string& of, Index step,
                  const std::string& place, LogRecords& out) {
     for (const auto& [key, value] : object.object()) {
         const std::string name = prefix.empty() ? key : prefix + "/" + key;
         if (value.is_object()) {
-            if (!is_histogram(value)) read_object(value, name, of, step, place, out);
+            if (!is_media(value)) read_object(value, name, of, step, place, out);
         } else if (value.is_number() || value.is_string()) {
             if (!out.wants(name) && name + of != out.options().column) continue;
             if (value.is_string())
