@@ -190,6 +190,36 @@ TEST_F(ModelDoubts, MinGptHasTheNumbersOfGpt2) {
     config = said(R"("model_type": "gpt-nano", "n_layer": null, "n_head": null, "n_embd": null, )");
     EXPECT_THAT(refused(), HasSubstr("model of m/config.json says n_embd = 48, but tensor "
                                      "'transformer.wte.weight' says 16"));
+    tensors.clear();
+    const auto add = [&](const std::string& name, const std::vector<std::int64_t>& shape) {
+        std::size_t count = 1;
+        for (const std::int64_t extent : shape) count *= std::size_t(extent);
+        Values one{name, shape, {}};
+        for (std::size_t i = 0; i < count; ++i)
+            one.values.push_back(float((i * i + 3 * tensors.size()) % 13) / 16 - 0.4f);
+        tensors.push_back(one);
+    };
+    const auto add_pair = [&](const std::string& name, const std::vector<std::int64_t>& shape) {
+        add(name + ".weight", shape);
+        add(name + ".bias", {shape[0]});
+    };
+    add("transformer.wte.weight", {24, 48});
+    add("transformer.wpe.weight", {12, 48});
+    for (const std::string layer : {"transformer.h.0.", "transformer.h.1.", "transformer.h.2."}) {
+        add_pair(layer + "ln_1", {48});
+        add_pair(layer + "attn.c_attn", {144, 48});
+        add_pair(layer + "attn.c_proj", {48, 48});
+        add(layer + "attn.bias", {1, 1, 12, 12});
+        add_pair(layer + "ln_2", {48});
+        add_pair(layer + "mlp.c_fc", {192, 48});
+        add_pair(layer + "mlp.c_proj", {48, 192});
+    }
+    add_pair("transformer.ln_f", {48});
+    add("lm_head.weight", {24, 48});
+    const std::string lines = description();
+    EXPECT_THAT(lines,
+                HasSubstr("n_layer, n_embd and n_head are those that minGPT gives gpt-nano"));
+    EXPECT_THAT(lines, HasSubstr("3 layers, width 48, 3 heads of 16"));
 }
 
 /// LLaVA under the names of Transformers before and since 4.52 and under those of its authors: the

@@ -56,8 +56,11 @@ void use_mingpt_config(Reader& r) {
     Json model = r.config()["model"];
     if (!model.is_object() || !r.config()["trainer"].is_object()) return;
     for (const NamedSizes& one : named_by_mingpt)
-        if (equal(model["model_type"], Json(one.name)) && model["n_head"].is_null())
+        if (equal(model["model_type"], Json(one.name)) && model["n_head"].is_null()) {
             model.set("n_layer", one.layers).set("n_embd", one.d).set("n_head", one.heads);
+            r.saw(
+                fmt::format("n_layer, n_embd and n_head are those that minGPT gives {}", one.name));
+        }
     r.use_config(std::move(model), fmt::format("model of {}", r.config_source()), true);
 }
 
