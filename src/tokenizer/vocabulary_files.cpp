@@ -396,17 +396,21 @@ void note_class(const fs::path& folder, Parts& parts) {
 void note_other_names(const fs::path& folder, Parts& parts) {
     const Json json = json_beside(folder, "tokenizer_config.json");
     if (!json.is_object() || !parts.assumption.empty()) return;
+    const auto named = [&](const char* key) {
+        const Json& token = json[key].is_object() ? json[key]["content"] : json[key];
+        return token.is_string() ? token.string() : std::string();
+    };
     const auto compare = [&](std::array<const char*, 2> keys, const std::vector<Id>& around) {
         std::string said;
-        for (const char* key : keys) {
-            const Json& token = json[key].is_object() ? json[key]["content"] : json[key];
-            if (!token.is_string()) continue;
-            if (std::ranges::any_of(around,
-                                    [&](Id id) { return token.string() == text_of(id, parts); }))
+        // Embeddings of Qwen end with what is their padding.
+        for (const char* key : {keys[0], keys[1], "pad_token"}) {
+            const std::string token = named(key);
+            if (token.empty()) continue;
+            if (std::ranges::any_of(around, [&](Id id) { return token == text_of(id, parts); }))
                 return;
-            if (said.empty())
+            if (said.empty() && key != std::string_view("pad_token"))
                 said = fmt::format("{} of tokenizer_config.json is '{}'", key,
-                                   visible(shortened(token.string(), 60)));
+                                   visible(shortened(token, 60)));
         }
         if (said.empty() || around.empty() || !parts.assumption.empty()) return;
         parts.assumption = fmt::format(
@@ -422,12 +426,24 @@ void note_other_vocabulary(const fs::path& folder, const Json& json, Parts& part
     const Json& model = json["model"];
     const fs::path words = folder / "vocab.txt", ids = folder / "vocab.json",
                    merges = folder / "merges.txt";
+    const auto compared = [](const fs::path& file, const auto& compare) -> std::string {
+        try {
+            return compare(file);
+        } catch (const Error&) {  // it is not needed
+            return fmt::format("{} cannot be read", file.filename().string());
+        }
+    };
+    const auto differs = [&](const auto& read) {
+        return [&](const fs::path& file) { return other_ids(read(file), model["vocab"], file); };
+    };
     std::string found;
     if (parts.model->kind == "WordPiece" && is_there(words))
-        found = other_ids(words_of(words), model["vocab"], words);
+        found = compared(words, differs(words_of));
     if (parts.model->kind == "BPE" && is_there(ids) && is_there(merges)) {
-        found = other_ids(ids_of(ids), model["vocab"], ids);
-        if (found.empty()) found = other_merge(merges, model["merges"]);
+        found = compared(ids, differs(ids_of));
+        if (found.empty())
+            found = compared(
+                merges, [&](const fs::path& file) { return other_merge(file, model["merges"]); });
     }
     if (!found.empty())
         parts.assumption = fmt::format(

@@ -412,6 +412,8 @@ TEST(TextOfAProgram, AVocabularyBesideTheTokenizerThatContradictsItIsTold) {
                 HasSubstr(followed + "merge 0 of merges.txt is 'b a', and 'a b' in it; remove"));
     put("merges.txt", "#version: 0.2\na b\nab a\n");
     EXPECT_THAT(said("model"), HasSubstr(followed + "merges.txt has 2 merges, and it has 1;"));
+    put("vocab.json", "version https://git-lfs.github.com/spec/v1\n");  // in place of the file
+    EXPECT_THAT(said("model"), HasSubstr(followed + "vocab.json cannot be read; remove"));
 
     put("tokenizer.json",
         R"({"version":"1.0","model":{"type":"WordPiece","unk_token":"u","max_input_chars_per_word")"
@@ -435,6 +437,9 @@ TEST(TextOfAProgram, AVocabularyBesideTheTokenizerThatContradictsItIsTold) {
                           "bos_token of tokenizer_config.json is 'a'; classes"));
     put("tokenizer_config.json", R"({"sep_token":{"content":"b"}})");
     EXPECT_THAT(said("model"), HasSubstr("which puts '[S]' around a text, though sep_token of"));
+    // Embeddings of Qwen end with their padding.
+    put("tokenizer_config.json", R"({"eos_token":"b","pad_token":"[S]"})");
+    EXPECT_THAT(said("model"), Not(HasSubstr("around a text")));
     put("tokenizer_config.json", "{}");
     put("tokenizer.json", wrapped + R"(,"added_tokens":[{"id":2,"content":"<x>"}]})");
     const Finished refused = tsdiag(folder, {"probe", "model", "--text", "ab", "--no-report"});
