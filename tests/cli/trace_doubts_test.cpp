@@ -626,7 +626,12 @@ TEST_F(TraceDoubts, RowsThatLookLikePaddingAreTold) {
     // Two equal words, tokens that became alike, and rows that a mask hides.
     EXPECT_THAT(said(states(0, 6, tokens, 1)), Not(HasSubstr(padding)));
     EXPECT_THAT(said(states(1, 4, tokens, 1)), Not(HasSubstr(padding)));
-    std::vector<Array> hidden = states(0, 5, tokens, 0);
+    std::vector<Array> hidden = states(0, 5, tokens, 1);
+    EXPECT_THAT(said(hidden), HasSubstr(padding));
+    for (Index i = 0; i < width; ++i)  // a word that is also in the text
+        hidden[0].values[std::size_t((tokens + 1) * width + i)] = double(1 + i);
+    EXPECT_THAT(said(hidden), Not(HasSubstr(padding)));
+    hidden = states(0, 5, tokens, 0);
     std::vector<double> mask(2 * std::size_t(tokens), 1);
     std::fill(mask.end() - 3, mask.end(), 0.0);
     hidden.push_back({"attention_mask", {2, tokens}, mask});

@@ -250,7 +250,8 @@ struct EqualRows {
     bool zeros = false, first = false;
 };
 
-/// The last rows of a sample, or else the first, that hold zeros, or are `fewest` or more.
+/// The last rows of a sample, or else the first, that hold zeros, or are `fewest` or more and
+/// nowhere else in it, where words of a small vocabulary would be.
 EqualRows equal_rows(const SavedTrace::Array& array, const SampleTokens& sample, Index fewest) {
     const RawTensor x = array.sample(sample.number);
     const std::span<const Index> tokens = sample.of(x.shape.front());
@@ -261,10 +262,15 @@ EqualRows equal_rows(const SavedTrace::Array& array, const SampleTokens& sample,
             return numbers_at(x, tokens[std::size_t(first ? i : size - 1 - i)]);
         };
         const std::vector<double> outermost = row(0);
-        Index count = 1;
-        while (count < size && row(count) == outermost) ++count;
         const bool zeros = std::ranges::all_of(outermost, [](double v) { return v == 0; });
-        if (count < size && (zeros || count >= fewest)) return {count, zeros, first};
+        if (!zeros && fewest > size) continue;
+        const auto is_outermost = [&](Index i) { return row(i) == outermost; };
+        Index count = 1;
+        while (count < size && is_outermost(count)) ++count;
+        if (count == size || (!zeros && count < fewest)) continue;
+        Index next = count;
+        while (next < size && (zeros || !is_outermost(next))) ++next;
+        if (next == size) return {count, zeros, first};
     }
     return {};
 }
