@@ -22,6 +22,7 @@ constexpr std::array keys_of_images{"mm_*",
                                     "image_crop_resolution",
                                     "image_grid_pinpoints",
                                     "image_split_resolution",
+                                    "sep_image_conv_front",
                                     "tokenizer_model_max_length",
                                     "tokenizer_padding_side"};
 /// Heads of LLaMA and Mistral in Transformers, where a `text_config` leaves them out.

@@ -282,6 +282,7 @@ TEST_F(ModelDoubts, LlavaIsItsLanguageModel) {
     EXPECT_EQ(metrics({}), right);
     config = text;
     config.set("model_type", "llava_llama").set("mm_hidden_size", 4).set("use_mm_proj", true);
+    config.set("sep_image_conv_front", false);  // of its first version
     named([](const std::string& name) { return name; }, "model.vision_tower.vision_tower.",
           "model.mm_projector.0.weight");
     write();
