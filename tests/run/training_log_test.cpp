@@ -494,7 +494,11 @@ TEST_F(TrainingLog, RefusesInOneSentence) {
     expect("[\"log_history\"]", "'log_history': is not a list of records");
     expect("[1, 2]\n", "is not a JSON object");
     expect("[\n {\n  \"step\": 1,\n  \"grad_norm\": 0.5\n }\n]\n",
-           "line 1: begins a list of several lines, expected one record per line");
+           "line 1: begins a list of records, expected one record per line");
+    expect("[{\"step\": 1, \"grad_norm\": 0.5},\n {\"step\": 2, \"grad_norm\": 0.6}]\n",
+           "line 1: begins a list of records, expected");
+    expect("[{\"step\": 1, \"grad_norm\": 0.5}, {\"step\": 2, \"grad_norm\": 0.6}]",
+           "write the log so (jq -c '.[]').");
     expect("{\"step\": {\"0\": 0, \"1\": 1}, \"grad_norm\": {\"0\": 0.5, \"1\": 0.6}}",
            "line 1: holds all steps at once, expected one record per line");
     expect("{\"step\": [0, 1], \"grad_norm\": [0.5, 0.6]}", "holds all steps at once");

@@ -312,6 +312,12 @@ void note_steps(const Steps& seen, LogRecords& out) {
 
 constexpr const char* truncated_note = "the last line is incomplete and was skipped";
 
+/// Does a line begin a list of records, on it or on several lines?
+bool begins_list(std::string_view line) {
+    const std::size_t inside = line.find_first_not_of(" \t\r[");
+    return line.front() == '[' && (inside == std::string_view::npos || line[inside] == '{');
+}
+
 /// The text up to its last complete line; a truncated last line may be dropped.
 std::string_view whole_lines(std::string_view text, LogRecords& out) {
     if (!out.options().allow_truncated || text.ends_with('\n')) return text;
@@ -401,10 +407,11 @@ void read_json_lines(LogFile& file, LogRecords& out) {
             out.note(truncated_note);
             break;
         }
-        if (line->find_first_not_of(" \t\r") == std::string_view::npos) continue;
-        if (counted == 0 && line->find_first_not_of(" \t\r[") == std::string_view::npos)
+        const std::size_t first = line->find_first_not_of(" \t\r");
+        if (first == std::string_view::npos) continue;
+        if (counted == 0 && begins_list(line->substr(first)))
             out.fail(place,
-                     "begins a list of several lines, expected one record per line, such as "
+                     "begins a list of records, expected one record per line, such as "
                      "{\"step\": 1, \"grad_norm\": 0.5}; write the log so (jq -c '.[]')");
         const Json record =
             Json::parse(with_quoted_nonfinite(*line), fmt::format("{}: {}", out.source(), place));
