@@ -60,10 +60,25 @@ std::string way_to_tower(const std::vector<std::string>& names) {
     return "";
 }
 
-/// Of files that have no text_config, whose model_type names both parts.
+/// Of files that have no text_config, whose model_type names both parts, or "llava" the one of them
+/// and the class the other; empty: none that is known.
 std::string_view language_model_of(const Json& config) {
-    if (by_model_type(config, {"llava_mistral"}).value_or(false)) return "mistral";
-    return by_model_type(config, {"llava", "llava_llama"}).value_or(false) ? "llama" : "";
+    struct Kind {
+        std::string_view type, saved_class, language;
+    };
+    constexpr std::array kinds{Kind{"llava_llama", "LlavaLlamaForCausalLM", "llama"},
+                               Kind{"llava_mistral", "LlavaMistralForCausalLM", "mistral"},
+                               Kind{"llava_qwen", "LlavaQwenForCausalLM", "qwen2"}};
+    for (const Kind& kind : kinds)
+        if (by_model_type(config, {kind.type}).value_or(false)) return kind.language;
+    if (!by_model_type(config, {"llava"}).value_or(false)) return "";
+    const Json& classes = config["architectures"];
+    if (!classes.is_array() || classes.array().empty() || !classes.array().front().is_string())
+        return "llama";
+    const std::string& named = classes.array().front().string();
+    for (const Kind& kind : kinds)
+        if (named == kind.saved_class) return kind.language;
+    return named.starts_with("Llava") && named.ends_with("ForCausalLM") ? "" : "llama";
 }
 
 }  // namespace

@@ -292,6 +292,28 @@ TEST_F(ModelDoubts, LlavaIsItsLanguageModel) {
     EXPECT_THAT(refused(), HasSubstr("unknown model_type 'paligemma'"));
 }
 
+/// Under its authors' model_type llava are language models of several kinds.
+TEST_F(ModelDoubts, TheClassOfALlavaTellsItsLanguageModel) {
+    const Values projector{"model.mm_projector.0.weight", {4, 4}, std::vector<float>(16, 0.5f)};
+    const auto said = [&](const char* type, const char* named) {
+        config.set("model_type", type).set("architectures", Json::Array{named});
+        return description();
+    };
+    open("qwen2");
+    config.set("mm_hidden_size", 4);
+    tensors.push_back(projector);
+    const char* qwen2 = "family qwen2: model_type 'qwen2'";
+    EXPECT_THAT(said("llava", "LlavaQwenForCausalLM"), HasSubstr(qwen2));
+    EXPECT_THAT(said("llava_qwen", "LlavaQwenForCausalLM"), HasSubstr(qwen2));
+    open("llama");
+    config.set("mm_hidden_size", 4);
+    tensors.push_back(projector);
+    EXPECT_THAT(said("llava", "LlavaLlamaForCausalLM"), HasSubstr("family llama: model_type"));
+    EXPECT_THAT(said("llava", "LlavaMistralForCausalLM"), HasSubstr("family mistral: model_type"));
+    config.set("architectures", Json::Array{"LlavaGemmaForCausalLM"});
+    EXPECT_THAT(refused(), HasSubstr("unknown model_type 'llava'"));
+}
+
 /// CLIP's tower of images, inside a LLaVA whose language model --ignore leaves out, and alone.  The
 /// numbers are those of PyTorch in float64.
 TEST_F(ModelDoubts, TheTowerOfImagesOfALlavaIsRun) {
