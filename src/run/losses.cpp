@@ -126,7 +126,7 @@ Loss LossSource::next_token(const Input& input) const {
     return loss;
 }
 
-Loss LossSource::masked_tokens(Rng rng, Input& input) const {
+Loss LossSource::masked_tokens(Rng rng, Index sample, Input& input) const {
     Loss loss{.kind = Loss::Kind::tokens};
     const std::vector<Index> kept = kept_tokens(input, std::ssize(input.ids));
     std::vector<Index> order;  // rows that may be asked for, as collators of Transformers choose
@@ -135,9 +135,9 @@ Loss LossSource::masked_tokens(Rng rng, Input& input) const {
             order.push_back(Index(i));
     if (order.empty())
         throw UsageError(
-            "--loss mlm: a sample has special tokens alone ([CLS], [SEP]), which are not "
-            "predicted; "
-            "pass a longer text, or leave its line out.");
+            fmt::format("--loss mlm: sample {} has special tokens alone ([CLS], [SEP]), which are "
+                        "not predicted; pass a longer text, or leave its line out.",
+                        sample));
     const Index count =
         std::max<Index>(1, Index(std::llround(masked_share * double(order.size()))));
     for (Index i = 0; i < count; ++i)  // the first `count` elements of a shuffle
@@ -174,7 +174,7 @@ std::vector<Loss> LossSource::losses(Index trial, std::vector<Input>& inputs) co
         if (name_ == "lm")
             out.push_back(next_token(input));
         else if (name_ == "mlm")
-            out.push_back(masked_tokens(rng, input));
+            out.push_back(masked_tokens(rng, s, input));
         else if (name_ == "classify")
             out.push_back(classes(rng, s));
         else if (name_ == "vjp")

@@ -33,7 +33,7 @@ class LossSource {
   private:
     void read_labels(const std::string& file);
     Loss next_token(const Input& input) const;
-    Loss masked_tokens(Rng rng, Input& input) const;
+    Loss masked_tokens(Rng rng, Index sample, Input& input) const;
     Loss classes(Rng rng, Index sample) const;
     Loss product(Rng rng, Index rows) const;
     /// Of a sample; those of ids may differ in length.

@@ -324,6 +324,12 @@ TEST(TextOfAProgram, SpecialTokensAreNotPredicted) {
     EXPECT_NE(refused.err.find("has special tokens alone ([CLS], [SEP]), which are not predicted"),
               std::string::npos)
         << refused.err;
+    write_file(folder.path() / "lines.txt", "a b\n[SEP]\n");
+    const Finished line = tsdiag(folder, {"probe", "bert", "--text-lines", "lines.txt", "--loss",
+                                          "mlm:5", "--probes", "gradients", "--no-report"});
+    EXPECT_EQ(line.code, 2);
+    EXPECT_NE(line.err.find("--loss mlm: sample 1 has special tokens alone"), std::string::npos)
+        << line.err;
 }
 
 TEST(TextOfAProgram, WhatCannotBeIsRefused) {
