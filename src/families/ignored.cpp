@@ -51,8 +51,9 @@ Ignoring::Ignoring(const Checkpoint& file, const DetectOptions& options)
             return true;
         });
         options_.config = without(options_.config, pattern, left_out_);
-        if (const Json inner = options_.config["text_config"]; inner.is_object())
-            options_.config.set("text_config", without(inner, pattern, left_out_));
+        for (const char* part : {"text_config", "vision_config"})
+            if (const Json inner = options_.config[part]; inner.is_object())
+                options_.config.set(part, without(inner, pattern, left_out_));
         metadata_ = is_gguf(file) ? without(metadata_, pattern, left_out_)
                                   : without_saved(std::move(metadata_), pattern, left_out_);
         if (left_out_.size() == before)

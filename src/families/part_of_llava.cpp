@@ -85,9 +85,10 @@ std::string_view language_model_of(const Json& config) {
 
 bool PartOfLlava::there(const Checkpoint& file, const DetectOptions& options) {
     if (is_tower_of_clip(file, options.config)) return true;
-    if (options.config["text_config"].is_object() &&
-        !by_model_type(options.config, {"llava", "llava_next"}).value_or(false))
-        return false;
+    if (options.config["text_config"].is_object()) {
+        if (!by_model_type(options.config, {"llava", "llava_next"}).value_or(false)) return false;
+        if (has_language(file)) return true;  // --ignore may leave the others out
+    }
     constexpr std::array own_projector{"model.mm_projector.*"};  // Llama 4 has the other names
     return has_any(file, tower_names) || (has_any(file, own_projector) && has_language(file));
 }
@@ -152,9 +153,11 @@ Architecture PartOfLlava::described(Architecture found) const {
         lines.emplace_back("the tower of images alone, without what its states are mapped to");
     else
         lines.push_back(fmt::format(
-            "the language model of a LLaVA, run on text alone: {} tensors of images are "
-            "not read (such as '{}'){}",
-            left_out_.size(), left_out_.front(), way_to_tower(names_)));
+            "the language model of a LLaVA, run on text alone{}",
+            left_out_.empty()
+                ? ""
+                : fmt::format(": {} tensors of images are not read (such as '{}'){}",
+                              left_out_.size(), left_out_.front(), way_to_tower(names_))));
     lines.insert(lines.end(), lines_.begin(), lines_.end());
     return found;
 }

@@ -265,6 +265,8 @@ TEST_F(ModelDoubts, LlavaIsItsLanguageModel) {
     write();
     EXPECT_EQ(metrics({}), right);
     EXPECT_THAT(description(), HasSubstr("3 tensors of images are not read (such as '"));
+    EXPECT_EQ(metrics({"--ignore", "vision_tower.*", "--ignore", "multi_modal_projector.*"}),
+              right);
     config = text;  // of the language model alone
     write();
     EXPECT_EQ(metrics({}), right);
@@ -378,6 +380,11 @@ TEST_F(ModelDoubts, TheTowerOfImagesOfALlavaIsRun) {
     expect_right({"--ignore", "language_model.*"});
     EXPECT_THAT(read_file(folder / "out/run.json"),
                 HasSubstr("the tower of images alone, without"));
+    const Json whole = config;
+    config.set("vision_config", Json(whole["vision_config"]).set("a_key", 2));
+    EXPECT_THAT(probe({"--ignore", "language_model.*"}).err, HasSubstr("pass --ignore a_key"));
+    expect_right({"--ignore", "language_model.*", "--ignore", "a_key"});
+    config = whole;
     tensors = alone;
     for (Values& one : tensors) one.name = one.name.substr(tower.size());
     const Json own = config["vision_config"];
