@@ -700,6 +700,12 @@ TEST_F(ModelDoubts, RotaryScalingsThatContradictThemselvesAreRefused) {
     EXPECT_THAT(refused(), HasSubstr("factor = 2.0, but neither rope_type nor type"));
 }
 
+TEST_F(ModelDoubts, ANegativeEpsIsRefused) {
+    open("llama");
+    config.set("rms_norm_eps", -1.0);
+    EXPECT_THAT(refused(), HasSubstr("the eps of its norms is -1, expected 0 or more"));
+}
+
 TEST_F(ModelDoubts, MistralHasNoBiasesWhateverItsKeySays) {
     open("llama");
     config.set("model_type", "mistral").set("attention_bias", true);

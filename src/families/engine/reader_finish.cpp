@@ -450,8 +450,11 @@ Names Reader::read_head(const Names& names) {
 
 Architecture Reader::finish(Names names, Words unused, Words own) {
     apply_own_keys();
-    for (BlockSpec& b : spec.blocks)
+    for (BlockSpec& b : spec.blocks) {
         if (attention(b.attention.variant).unscaled) b.attention.scale = 1;
+        if (b.norm.eps < 0)
+            refuse(fmt::format("the eps of its norms is {}, expected 0 or more", b.norm.eps));
+    }
     add_learned(names);
     add_step_parameters(names);
     require_place_to_deescalate(spec);
