@@ -161,29 +161,40 @@ std::string letters_of(std::string_view name) {
     return out;
 }
 
-/// What the names of the classes of a model_type begin with, as `letters_of` has them.
+/// What the names of the classes of a model_type begin with, as `class_letters` has them.
 std::string stem_of(std::string_view type) {
-    if (type == "RefinedWebModel") return "rw";  // RWForCausalLM of Falcon's authors
+    if (type == "RefinedWebModel") return "falcon";
     // Gemma3ForCausalLM is one of gemma3_text, CLIPVisionModel of clip_vision_model.
     for (const std::string_view end : {"_text", "_model"})
         if (type.ends_with(end)) type.remove_suffix(end.size());
     return letters_of(type);
 }
 
+/// Those of a class, without what PyTorch's FSDP 2 puts before it, and by Transformers' name where
+/// Falcon's authors have another.
+std::string class_letters(std::string_view named) {
+    std::string own = letters_of(named);
+    if (own.starts_with("fsdp")) own.erase(0, 4);
+    if (own.starts_with("rwfor")) own.replace(0, 2, "falcon");
+    return own;
+}
+
 /// Says of a class in `architectures` that it is none of the model_type, as LlamaBiModel or
 /// RobertaPreLayerNormModel: Transformers opens the class of the model_type; the weights may have
 /// been trained in the other.  Empty: it is one, or none is named.
 std::string said_of_class(const Json& config) {
-    constexpr std::array<std::string_view, 12> kinds = {
-        "for",  "model",  "lmhead",  "pretrained", "doubleheads", "withlmhead",
-        "text", "vision", "encoder", "decoder",    "backbone",    "adapter"};
+    constexpr std::array<std::string_view, 13> kinds = {"for",        "model",       "lmhead",
+                                                        "pretrained", "doubleheads", "withlmhead",
+                                                        "text",       "vision",      "encoder",
+                                                        "decoder",    "backbone",    "adapter",
+                                                        "epoch"};  // StableLMEpoch of its authors
     if (!config.is_object() || !config["model_type"].is_string() ||
         !config["architectures"].is_array() || config["architectures"].array().empty() ||
         !config["architectures"].array().front().is_string())
         return {};
     const std::string &type = config["model_type"].string(),
                       &named = config["architectures"].array().front().string(),
-                      own = letters_of(named), stem = stem_of(type);
+                      own = class_letters(named), stem = stem_of(type);
     if (named.empty()) return {};
     const bool same = own.starts_with(stem);
     const std::string_view rest = same ? std::string_view(own).substr(stem.size()) : own;

@@ -675,6 +675,8 @@ TEST_F(ModelDoubts, AClassOfAnotherTypeThanTheModelIsTold) {
                                             {"roberta", "RobertaModel", "RobertaPreLayerNormModel"},
                                             {"gpt2", "GPT2DoubleHeadsModel", "GPTNeoModel"},
                                             {"bert", "BertAdapterModel", "HF_ColBERT"},
+                                            {"qwen2", "FSDPQwen2ForCausalLM", "FSDPQwen3Model"},
+                                            {"stablelm", "StableLMEpochForCausalLM", "LMEpoch"},
                                             {"gemma3", "Gemma3ForCausalLM", "Gemma2Model"}}) {
         open(model);
         config.set("architectures", Json::Array{own});
