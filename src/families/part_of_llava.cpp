@@ -15,14 +15,22 @@ constexpr std::array tower_names{"vision_tower.*", "model.vision_tower.*"};
 constexpr std::array projector_names{"multi_modal_projector.*", "model.multi_modal_projector.*",
                                      "model.mm_projector.*", "image_newline",
                                      "model.image_newline"};
-/// Keys of the authors' configuration, which has those of the language model beside them.
+/// Keys of the authors' configuration, which has those of the language model beside them. Positions
+/// are skipped while training alone.
 constexpr std::array keys_of_images{"mm_*",
                                     "*_mm_*",
                                     "image_aspect_ratio",
                                     "image_crop_resolution",
                                     "image_grid_pinpoints",
                                     "image_split_resolution",
+                                    "image_token_index",
                                     "sep_image_conv_front",
+                                    "vision_tower_pretrained",
+                                    "*pos_skipping*",
+                                    "add_faster_video",
+                                    "add_time_instruction",
+                                    "faster_token_stride",
+                                    "force_sample",
                                     "tokenizer_model_max_length",
                                     "tokenizer_padding_side"};
 /// Heads of LLaMA and Mistral in Transformers, where a `text_config` leaves them out.
@@ -75,7 +83,9 @@ std::string_view language_model_of(const Json& config) {
     const Json& classes = config["architectures"];
     if (!classes.is_array() || classes.array().empty() || !classes.array().front().is_string())
         return "llama";
-    const std::string& named = classes.array().front().string();
+    std::string_view named = classes.array().front().string();
+    if (constexpr std::string_view wrapped = "FSDP"; named.starts_with(wrapped))
+        named.remove_prefix(wrapped.size());
     for (const Kind& kind : kinds)
         if (named == kind.saved_class) return kind.language;
     return named.starts_with("Llava") && named.ends_with("ForCausalLM") ? "" : "llama";

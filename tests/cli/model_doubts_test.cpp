@@ -302,7 +302,10 @@ TEST_F(ModelDoubts, TheClassOfALlavaTellsItsLanguageModel) {
         return description();
     };
     open("qwen2");
-    config.set("mm_hidden_size", 4);
+    config.set("mm_hidden_size", 4).set("image_token_index", 23).set("vision_tower_pretrained", "");
+    config.set("use_pos_skipping", false).set("pos_skipping_range", 4096);
+    config.set("add_faster_video", false).set("add_time_instruction", true);
+    config.set("faster_token_stride", 10).set("force_sample", true);
     tensors.push_back(projector);
     const char* qwen2 = "family qwen2: model_type 'qwen2'";
     EXPECT_THAT(said("llava", "LlavaQwenForCausalLM"), HasSubstr(qwen2));
@@ -312,6 +315,7 @@ TEST_F(ModelDoubts, TheClassOfALlavaTellsItsLanguageModel) {
     tensors.push_back(projector);
     EXPECT_THAT(said("llava", "LlavaLlamaForCausalLM"), HasSubstr("family llama: model_type"));
     EXPECT_THAT(said("llava", "LlavaMistralForCausalLM"), HasSubstr("family mistral: model_type"));
+    EXPECT_THAT(said("llava", "FSDPLlavaMistralForCausalLM"), HasSubstr("family mistral"));
     config.set("architectures", Json::Array{"LlavaGemmaForCausalLM"});
     EXPECT_THAT(refused(), HasSubstr("unknown model_type 'llava'"));
 }
