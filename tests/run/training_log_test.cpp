@@ -706,6 +706,8 @@ TEST(NamesGradientNorm, KnowsWordsOfOtherNumbers) {
                              "grad/blocks.0.attn_norm.weight.max",
                              "layernorm-grads-all-reduce-time",
                              "time/grad_norm",
+                             "timing/compute_grad_norm",
+                             "grad_norm_ms",
                              "grad_norm_nan_count",
                              "num_grad_norm_skips",
                              "grad_norm_penalty",

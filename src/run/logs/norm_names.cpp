@@ -16,7 +16,7 @@ constexpr std::array<std::string_view, 4> norm_words = {"gradient", "grad", "gno
 /// Words that say in any part of a name that it is no norm but a limit, a power, a logarithm, an
 /// average or another function of norms, or a time or a count; the stems also within a word.
 constexpr std::array<std::string_view, 4> stems = {"clip", "thresh", "squar", "lognorm"};
-constexpr std::array<std::string_view, 69> words_of_others = {
+constexpr std::array<std::string_view, 76> words_of_others = {
     "max",        "min",      "maximum",  "minimum",    "limit",      "sq",       "sqr",
     "sqrd",       "sqrt",     "pow",      "power",      "cubed",      "log",      "lg",
     "logarithm",  "db",       "decibel",  "ema",        "ewma",       "ewm",      "sma",
@@ -26,7 +26,8 @@ constexpr std::array<std::string_view, 69> words_of_others = {
     "percentile", "scaled",   "rescaled", "normalized", "normalised", "ratio",    "percent",
     "inverse",    "inv",      "neg",      "negative",   "delta",      "diff",     "difference",
     "cosine",     "cos",      "time",     "timer",      "timers",     "seconds",  "latency",
-    "duration",   "count",    "counts",   "nan",        "nans",       "finite"};
+    "duration",   "count",    "counts",   "nan",        "nans",       "finite",   "timing",
+    "timings",    "elapsed",  "runtime",  "ms",         "sec",        "secs"};
 /// Those that are also names of modules and parameters: only beside the words of the norm.
 constexpr std::array<std::string_view, 15> words_beside = {
     "scale", "root",     "factor", "target", "rel",    "relative", "cap",    "bound",
