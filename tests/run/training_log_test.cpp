@@ -27,9 +27,9 @@ class TrainingLog : public testing::Test {
         try {
             read(text, options, name);
         } catch (const Error& error) {
-            const std::string text = error.what(), file = folder / name;
-            EXPECT_TRUE(text.starts_with(file)) << text;
-            return text.substr(std::min(file.size(), text.size()));
+            const std::string said = error.what(), file = folder / name;
+            EXPECT_TRUE(said.starts_with(file)) << said;
+            return said.substr(std::min(file.size(), said.size()));
         }
         return "was read";
     }
