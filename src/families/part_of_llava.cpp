@@ -33,8 +33,6 @@ constexpr std::array keys_of_images{"mm_*",
                                     "force_sample",
                                     "tokenizer_model_max_length",
                                     "tokenizer_padding_side"};
-/// Heads of LLaMA and Mistral in Transformers, where a `text_config` leaves them out.
-constexpr Index usual_heads = 32;
 
 bool one_matches(const auto& patterns, std::string_view name) {
     return std::ranges::any_of(patterns, [&](const char* p) { return glob(p, name); });
@@ -125,15 +123,17 @@ void PartOfLlava::use_text_config() {
     if (!own["model_type"].is_string()) own.set("model_type", "llama");  // as in Transformers
     if (own["tie_word_embeddings"].is_null() && whole.contains("tie_word_embeddings"))
         own.set("tie_word_embeddings", whole["tie_word_embeddings"]);
-    if (own["num_attention_heads"].is_null() && !options_.heads &&
-        by_model_type(own, {"llama", "mistral"}).value_or(false)) {
-        own.set("num_attention_heads", usual_heads);
-        lines_.push_back(
-            fmt::format("num_attention_heads = {}: default of Transformers, where text_config "
-                        "leaves it out",
-                        usual_heads));
-    }
+    if (by_model_type(own, {"llama", "mistral"}).value_or(false))
+        use_usual_heads(32, "text_config");
     options_.config_name = fmt::format("text_config of {}", options_.config_name);
+}
+
+void PartOfLlava::use_usual_heads(Index heads, std::string_view part) {
+    constexpr const char* key = "num_attention_heads";
+    if (!options_.config[key].is_null() || options_.heads) return;
+    options_.config.set(key, heads);
+    lines_.push_back(
+        fmt::format("{} = {}: default of Transformers, where {} leaves it out", key, heads, part));
 }
 
 void PartOfLlava::use_flat_config() {
@@ -151,6 +151,8 @@ void PartOfLlava::use_vision_config() {
     if (whole["vision_config"].is_object()) {
         own = whole["vision_config"];
         if (!own["model_type"].is_string()) own.set("model_type", "clip_vision_model");
+        if (by_model_type(own, {"clip_vision_model"}).value_or(false))
+            use_usual_heads(12, "vision_config");
         options_.config_name = fmt::format("vision_config of {}", options_.config_name);
     } else if (!language_model_of(whole).empty()) {
         own = Json();

@@ -1,5 +1,6 @@
 #pragma once
 #include <string>
+#include <string_view>
 #include <unordered_set>
 #include <vector>
 
@@ -35,6 +36,9 @@ class PartOfLlava final : public Checkpoint {
     void use_text_config();
     void use_flat_config();
     void use_vision_config();
+    /// Where the configuration of the part leaves the number of heads out, as Transformers does of
+    /// its default.
+    void use_usual_heads(Index heads, std::string_view part);
 
     const Checkpoint& file_;
     DetectOptions options_;

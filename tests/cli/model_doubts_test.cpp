@@ -388,6 +388,11 @@ TEST_F(ModelDoubts, TheTowerOfImagesOfALlavaIsRun) {
     config.set("vision_config", Json(whole["vision_config"]).set("a_key", 2));
     EXPECT_THAT(probe({"--ignore", "language_model.*"}).err, HasSubstr("pass --ignore a_key"));
     expect_right({"--ignore", "language_model.*", "--ignore", "a_key"});
+    config = Json(whole).set("vision_config", Json::parse(R"({"image_size": 8})", "config.json"));
+    expect_right({"--ignore", "language_model.*", "--n-heads", "2"});
+    EXPECT_THAT(
+        probe({"--ignore", "language_model.*"}).err,
+        HasSubstr("num_attention_heads (vision_config of m/config.json) = 12 heads cannot"));
     config = whole;
     tensors = alone;
     for (Values& one : tensors) one.name = one.name.substr(tower.size());
