@@ -52,7 +52,7 @@ bool has_language(const Checkpoint& file) {
 /// A CLIP whose tower of text is left out.
 bool is_tower_of_clip(const Checkpoint& file, const Json& config) {
     constexpr std::array text{"text_model.*"};
-    return by_model_type(config, {"clip"}).value_or(false) && config["vision_config"].is_object() &&
+    return by_model_type(config, {"clip"}).value_or(false) &&
            file.has("vision_model.pre_layrnorm.weight") && !has_any(file, text);
 }
 
@@ -148,8 +148,9 @@ void PartOfLlava::use_flat_config() {
 void PartOfLlava::use_vision_config() {
     const Json whole = options_.config;
     Json& own = options_.config;
-    if (whole["vision_config"].is_object()) {
-        own = whole["vision_config"];
+    const Json& said = whole["vision_config"];
+    if (said.is_object() || by_model_type(whole, {"clip"}).value_or(false)) {
+        own = said.is_object() ? said : Json(Json::Object());
         if (!own["model_type"].is_string()) own.set("model_type", "clip_vision_model");
         if (by_model_type(own, {"clip_vision_model"}).value_or(false))
             use_usual_heads(12, "vision_config");

@@ -412,6 +412,8 @@ TEST_F(ModelDoubts, TheTowerOfImagesOfALlavaIsRun) {
             .set("vision_config", own);
     expect_right({"--ignore", "text_model.*"});
     EXPECT_THAT(refused(), HasSubstr("pass --ignore 'text_model.*' for that of images"));
+    without("vision_config");
+    expect_right({"--ignore", "text_model.*", "--n-heads", "2"});
 }
 
 /// No configuration and no map makes one of these a family's; a trace measures them.
