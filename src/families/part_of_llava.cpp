@@ -120,20 +120,19 @@ PartOfLlava::PartOfLlava(const Checkpoint& file, const DetectOptions& options)
 void PartOfLlava::use_text_config() {
     const Json whole = options_.config;
     Json& own = options_.config = whole["text_config"];
-    if (!own["model_type"].is_string()) own.set("model_type", "llama");  // as in Transformers
+    use_default("model_type", "llama", "text_config");
     if (own["tie_word_embeddings"].is_null() && whole.contains("tie_word_embeddings"))
         own.set("tie_word_embeddings", whole["tie_word_embeddings"]);
-    if (by_model_type(own, {"llama", "mistral"}).value_or(false))
-        use_usual_heads(32, "text_config");
+    if (!options_.heads && by_model_type(own, {"llama", "mistral"}).value_or(false))
+        use_default("num_attention_heads", 32, "text_config");
     options_.config_name = fmt::format("text_config of {}", options_.config_name);
 }
 
-void PartOfLlava::use_usual_heads(Index heads, std::string_view part) {
-    constexpr const char* key = "num_attention_heads";
-    if (!options_.config[key].is_null() || options_.heads) return;
-    options_.config.set(key, heads);
-    lines_.push_back(
-        fmt::format("{} = {}: default of Transformers, where {} leaves it out", key, heads, part));
+void PartOfLlava::use_default(const std::string& key, const Json& value, std::string_view part) {
+    if (!options_.config[key].is_null()) return;
+    options_.config.set(key, value);
+    lines_.push_back(fmt::format("{} = {}: default of Transformers, where {} leaves it out", key,
+                                 value.is_string() ? value.string() : value.dump(), part));
 }
 
 void PartOfLlava::use_flat_config() {
@@ -151,9 +150,9 @@ void PartOfLlava::use_vision_config() {
     const Json& said = whole["vision_config"];
     if (said.is_object() || by_model_type(whole, {"clip"}).value_or(false)) {
         own = said.is_object() ? said : Json(Json::Object());
-        if (!own["model_type"].is_string()) own.set("model_type", "clip_vision_model");
-        if (by_model_type(own, {"clip_vision_model"}).value_or(false))
-            use_usual_heads(12, "vision_config");
+        use_default("model_type", "clip_vision_model", "vision_config");
+        if (!options_.heads && by_model_type(own, {"clip_vision_model"}).value_or(false))
+            use_default("num_attention_heads", 12, "vision_config");
         options_.config_name = fmt::format("vision_config of {}", options_.config_name);
     } else if (!language_model_of(whole).empty()) {
         own = Json();

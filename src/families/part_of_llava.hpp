@@ -36,9 +36,8 @@ class PartOfLlava final : public Checkpoint {
     void use_text_config();
     void use_flat_config();
     void use_vision_config();
-    /// Where the configuration of the part leaves the number of heads out, as Transformers does of
-    /// its default.
-    void use_usual_heads(Index heads, std::string_view part);
+    /// Where the configuration of the part leaves a key out, as Transformers does of its defaults.
+    void use_default(const std::string& key, const Json& value, std::string_view part);
 
     const Checkpoint& file_;
     DetectOptions options_;

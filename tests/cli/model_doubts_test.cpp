@@ -276,6 +276,13 @@ TEST_F(ModelDoubts, LlavaIsItsLanguageModel) {
     config = said(headless);
     write();
     EXPECT_EQ(metrics({"--n-heads", "4"}), right);
+    config = headless;
+    without("model_type");
+    config = said(Json(config).set("num_attention_heads", 4));
+    EXPECT_THAT(description(), HasSubstr("model_type = llama: default of Transformers, where "
+                                         "text_config leaves it out"));
+    config = said(headless);
+    write();
     EXPECT_THAT(tsdiag(folder, {"probe", "m", "--no-report"}).err,
                 HasSubstr("num_attention_heads (text_config of m/config.json) = 32 heads cannot"));
     config = said(text);
